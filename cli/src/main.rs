@@ -1,0 +1,2 @@
+//! The `sapiens` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Labels one image.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The GStreamer element `sapiensseg`. Not built yet: the library under it comes first.

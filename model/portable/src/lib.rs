@@ -1,0 +1,1 @@
+//! The Sapiens and Sapiens2 segmentation networks on burn.
