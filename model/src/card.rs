@@ -375,6 +375,8 @@ impl ModelCard {
             expect(!class.name.is_empty(), format!("class {index} has an empty name"))?;
             let twice = self.classes[..index].iter().any(|c| c.name.eq_ignore_ascii_case(&class.name));
             expect(!twice, format!("class name {:?} is used twice", class.name))?;
+        }
+        for class in &self.classes {
             if let Some(mirror) = &class.mirror {
                 let back = self.classes.iter().find(|c| c.name == *mirror).and_then(|c| c.mirror.as_ref());
                 expect(
