@@ -1,1 +1,31 @@
-//! The Sapiens and Sapiens2 segmentation networks on burn.
+//! The Sapiens and Sapiens2 segmentation networks on burn, for any device burn runs on.
+//!
+//! A normalised frame goes in, logits come out. This crate knows neither files nor frames nor classes' names: the
+//! caller gives [`Dims`] and every tensor's values by the checkpoint's own name.
+//!
+//! The networks ([`Model`] and what it is made of) read like the papers and are burn modules, generic over the
+//! backend, so burn can also train them. What burn's CPU backend does slowly, [`PortableBackend`] does better.
+
+mod backend;
+mod dims;
+mod flex;
+mod head;
+mod layers;
+mod model;
+mod network;
+pub mod ops;
+mod pos_embed;
+mod rope;
+mod sapiens;
+mod sapiens2;
+mod step;
+mod values;
+
+pub use backend::PortableBackend;
+pub use dims::{Dims, Family, PATCH};
+pub use model::{Model, Tables};
+pub use network::{Logits, Network};
+pub use step::Step;
+
+/// The network on the CPU, in float32.
+pub type CpuNetwork = Network<burn_flex::Flex>;

@@ -1,0 +1,145 @@
+//! The network on burn, as an engine: preprocessing before it, resize and argmax after it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rayon::prelude::*;
+use sapiens_kernels::{LabelWindow, ResizeArgmax};
+use sapiens_portable as portable;
+
+use super::{Engine, Logits, Network, Output, Timing, Worker};
+use crate::backend::Backend;
+use crate::card::{Family, ModelCard};
+use crate::error::{ErrorKind, Result, SegmentError};
+use crate::frame::FrameView;
+use crate::input_size::{InputSize, Placement};
+use crate::label_map::LabelMap;
+use crate::preprocess::Preprocessor;
+use crate::segmenter::Options;
+use crate::shared;
+use crate::weights::{Weights, pos_embed_grid};
+
+/// The engine of `card` and `weights`.
+pub(crate) fn engine(
+    card: &Arc<ModelCard>,
+    weights: &Weights,
+    backend: Backend,
+    options: &Options,
+) -> Result<Box<dyn Engine>> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.threads)
+        .thread_name(|index| format!("sapiens-{index}"))
+        .build()
+        .map_err(|error| {
+            SegmentError::new(ErrorKind::Engine, format!("can't start {} threads: {error}", options.threads))
+                .with_source(error)
+        })?;
+    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend };
+    let network = shared::network(&key, || pool.install(|| load(card, weights)))?;
+    let network = PortableNetwork {
+        preprocessor: Preprocessor::new(&card.input),
+        card: card.clone(),
+        network,
+        bands: Bands::new(pool.current_num_threads()),
+        pool,
+        input_size: options.input_size,
+        keep_logits: options.keep_logits,
+    };
+    Ok(Box::new(Worker::start(backend, options.slots, network)?))
+}
+
+fn load(card: &ModelCard, weights: &Weights) -> Result<portable::CpuNetwork> {
+    let network = &card.network;
+    let family = match card.family {
+        Family::Sapiens => portable::Family::Sapiens { pos_embed_grid: trained_grid(weights)? },
+        Family::Sapiens2 => {
+            portable::Family::Sapiens2 { full_kv_layers: network.full_kv_layers.unwrap_or(0) }
+        }
+    };
+    let dims = portable::Dims {
+        family,
+        embed_dim: network.embed_dim,
+        layers: network.layers,
+        heads: network.heads,
+        ffn_dim: network.ffn_dim,
+        deconv_channels: network.deconv_channels.clone(),
+        conv_channels: network.conv_channels.clone(),
+        classes: card.classes.len(),
+    };
+    portable::CpuNetwork::load(&dims, &Default::default(), |name, _shape| weights.tensor_f32(name))
+}
+
+/// Rows and columns that the position embedding was trained for.
+fn trained_grid(weights: &Weights) -> Result<[usize; 2]> {
+    let shape = weights.shape("backbone.pos_embed").unwrap_or(&[]);
+    let grid = shape.get(1).and_then(|&tokens| pos_embed_grid(tokens));
+    grid.map(|(rows, columns)| [rows, columns]).ok_or_else(|| {
+        SegmentError::new(
+            ErrorKind::WeightsMismatch,
+            format!(
+                "backbone.pos_embed of {} has shape {shape:?}: expected [1, N, D] with N = 12 k * k, a grid of 4k rows by 3k columns",
+                weights.describe()
+            ),
+        )
+    })
+}
+
+struct PortableNetwork {
+    card: Arc<ModelCard>,
+    network: Arc<portable::CpuNetwork>,
+    preprocessor: Preprocessor,
+    bands: Bands,
+    pool: rayon::ThreadPool,
+    input_size: InputSize,
+    keep_logits: bool,
+}
+
+impl Network for PortableNetwork {
+    fn infer(&mut self, frame: &FrameView<'_>, output: &mut Output) -> Result<()> {
+        let Self { card, network, preprocessor, bands, pool, input_size, keep_logits } = self;
+        let placement = input_size.place(card, frame.width(), frame.height())?;
+        let start = Instant::now();
+        let input = preprocessor.run(frame, placement);
+        let preprocessed = Instant::now();
+        let (width, height) = placement.canvas;
+        let logits = pool.install(|| network.forward(input, height, width));
+        let inferred = Instant::now();
+        output.labels.resize(frame.width(), frame.height());
+        pool.install(|| bands.label(&logits, placement, &mut output.labels));
+        output.timing = Timing {
+            preprocess: preprocessed - start,
+            network: inferred - preprocessed,
+            postprocess: inferred.elapsed(),
+        };
+        let portable::Logits { values, classes, height, width } = logits;
+        output.logits = keep_logits.then_some(Logits { values, classes, height, width });
+        Ok(())
+    }
+}
+
+/// Resize and argmax, a band of rows per thread.
+struct Bands {
+    threads: Vec<ResizeArgmax>,
+}
+
+impl Bands {
+    fn new(threads: usize) -> Self {
+        Self { threads: (0..threads.max(1)).map(|_| ResizeArgmax::new()).collect() }
+    }
+
+    fn label(&mut self, logits: &portable::Logits, placement: Placement, labels: &mut LabelMap) {
+        let (width, height) = (labels.width(), labels.height());
+        // Where the frame was padded, the logits cover the padding too; elsewhere they cover just the frame.
+        let (full_width, full_height) =
+            if placement.image == placement.canvas { (width, height) } else { placement.canvas };
+        let window = LabelWindow { full_height, full_width, height, width };
+        let logits =
+            sapiens_kernels::Logits::new(&logits.values, logits.classes, logits.height, logits.width);
+        let rows_per_band = height.div_ceil(self.threads.len());
+        let bands = labels.labels_mut().par_chunks_mut(rows_per_band * width);
+        bands.zip(&mut self.threads).enumerate().for_each(|(band, (out, resize_argmax))| {
+            let first = band * rows_per_band;
+            resize_argmax.run(logits, window, first..first + out.len() / width, out);
+        });
+    }
+}

@@ -1,0 +1,206 @@
+//! The facade: frames in, label maps out, in order, a few in flight.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::{Backend, BackendRequest};
+use crate::card::ModelCard;
+use crate::engine::{self, Engine, Output};
+use crate::error::{ErrorKind, Result, SegmentError};
+use crate::frame::Frame;
+use crate::input_size::InputSize;
+use crate::weights::Weights;
+
+/// How a network is to be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Whose code, where, in which type.
+    pub backend: BackendRequest,
+    /// The size frames are brought to.
+    pub input_size: InputSize,
+    /// Frames in flight at most; at least 1.
+    pub slots: usize,
+    /// Processor threads; 0 for all there are.
+    pub threads: usize,
+    /// Whether outputs carry the logits too.
+    pub keep_logits: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            backend: BackendRequest::default(),
+            input_size: InputSize::Card,
+            slots: 2,
+            threads: 0,
+            keep_logits: false,
+        }
+    }
+}
+
+/// Labels frames, first in, first out.
+///
+/// Up to [`Segmenter::slots`] frames are in flight: one thread may [`submit`](Segmenter::submit) while another
+/// waits in [`receive`](Segmenter::receive).
+///
+/// ```no_run
+/// use sapiens_model::{ModelCard, Options, Output, OwnedFrame, Segmenter, Variant, Weights};
+///
+/// # fn main() -> sapiens_model::Result<()> {
+/// let card = ModelCard::of(Variant::Sapiens2_04b);
+/// let weights = Weights::locate_and_open(&card, None, false)?;
+/// let segmenter = Segmenter::new(card, &weights, Options::default())?;
+/// let mut output = Output::default();
+/// segmenter.submit(OwnedFrame::rgb(640, 480, vec![0; 640 * 480 * 3])?)?;
+/// segmenter.receive(&mut output)?;
+/// for region in output.labels.regions() {
+///     println!("{}: {} pixels", segmenter.card().classes[usize::from(region.class)].name, region.pixels);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Segmenter {
+    card: Arc<ModelCard>,
+    engine: Box<dyn Engine>,
+    queue: Mutex<Queue>,
+    /// Held while waiting for the oldest frame, so that results leave in order whoever asks.
+    receiving: Mutex<()>,
+}
+
+/// Slots, by number.
+struct Queue {
+    free: Vec<usize>,
+    /// Oldest first.
+    in_flight: VecDeque<usize>,
+}
+
+impl Segmenter {
+    /// Makes the network of `card` ready to run with `weights`. Segmenters of one process that use the same card,
+    /// weights and backend share one copy of the network.
+    ///
+    /// # Errors
+    /// `BackendUnavailable` or `InvalidInputSize` if the options can't be had, and whatever reading weights gives.
+    pub fn new(card: ModelCard, weights: &Weights, options: Options) -> Result<Self> {
+        options.input_size.check()?;
+        let backend = options.backend.resolve()?;
+        let card = Arc::new(card);
+        let slots = options.slots.max(1);
+        let engine = engine::build(&card, weights, backend, &Options { slots, ..options })?;
+        log::info!("{} runs on {backend} with {slots} slots", card.name());
+        Ok(Self::with_engine(card, engine))
+    }
+
+    /// Runs an engine of the caller's own.
+    pub fn with_engine(card: impl Into<Arc<ModelCard>>, engine: Box<dyn Engine>) -> Self {
+        let queue = Queue { free: (0..engine.depth()).rev().collect(), in_flight: VecDeque::new() };
+        Self { card: card.into(), engine, queue: Mutex::new(queue), receiving: Mutex::new(()) }
+    }
+
+    /// The model.
+    pub fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    /// What runs.
+    pub fn backend(&self) -> Backend {
+        self.engine.backend()
+    }
+
+    /// Frames in flight at most.
+    pub fn slots(&self) -> usize {
+        self.engine.depth()
+    }
+
+    /// Frames in flight now.
+    pub fn in_flight(&self) -> usize {
+        self.queue().in_flight.len()
+    }
+
+    /// Starts work on a frame. The frame is dropped as soon as its pixels have been read.
+    ///
+    /// # Errors
+    /// `Full` if every slot is in flight.
+    pub fn submit(&self, frame: impl Frame) -> Result<()> {
+        self.submit_boxed(Box::new(frame))
+    }
+
+    /// As [`Segmenter::submit`], for a frame that is boxed already.
+    ///
+    /// # Errors
+    /// As [`Segmenter::submit`].
+    pub fn submit_boxed(&self, frame: Box<dyn Frame>) -> Result<()> {
+        let mut queue = self.queue();
+        let Some(slot) = queue.free.pop() else {
+            return Err(SegmentError::new(
+                ErrorKind::Full,
+                format!("all {} slots are in flight: receive a result before submitting more", self.slots()),
+            ));
+        };
+        // Under the lock, so that the engine sees frames in the order of the queue. Engines only start work here.
+        match self.engine.submit(slot, frame) {
+            Ok(()) => queue.in_flight.push_back(slot),
+            Err(error) => {
+                queue.free.push(slot);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest frame in flight and exchanges `output` for what became of it; its memory is used for
+    /// a later frame.
+    ///
+    /// # Errors
+    /// `Empty` if nothing is in flight; `Engine` and others if this frame failed, which frees its slot and leaves
+    /// `output` as it was.
+    pub fn receive(&self, output: &mut Output) -> Result<()> {
+        let _turn = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(slot) = self.queue().in_flight.front().copied() else {
+            return Err(SegmentError::new(ErrorKind::Empty, "no frame is in flight: submit one first"));
+        };
+        self.finish_oldest(slot, output)
+    }
+
+    /// Drops what is in flight and returns how many frames that were. Work that has begun is waited for, so that
+    /// every frame's memory has been given back when this returns; work that has not begun is left out.
+    pub fn discard(&self) -> usize {
+        let _turn = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots: Vec<usize> = self.queue().in_flight.iter().copied().collect();
+        slots.iter().for_each(|&slot| self.engine.cancel(slot));
+        let mut unwanted = Output::default();
+        for &slot in &slots {
+            // A frame that failed is as unwanted as one that did not.
+            let _ = self.finish_oldest(slot, &mut unwanted);
+        }
+        slots.len()
+    }
+
+    /// Waits for `slot`, the head of the queue. Only who holds `receiving` takes from the queue's head.
+    fn finish_oldest(&self, slot: usize, output: &mut Output) -> Result<()> {
+        let result = self.engine.finish(slot, output);
+        let mut queue = self.queue();
+        queue.in_flight.pop_front();
+        queue.free.push(slot);
+        result
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing panics while the queue is half changed.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Segmenter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segmenter")
+            .field("model", &self.card.name())
+            .field("backend", &self.backend().to_string())
+            .field("in_flight", &self.in_flight())
+            .field("slots", &self.slots())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+#[path = "segmenter_tests.rs"]
+mod tests;

@@ -1,0 +1,111 @@
+//! safetensors files: the crate of that name reads the header, this says what is wrong with a bad one.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use ::safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use crate::error::Result;
+
+use super::files::Tensors;
+use super::invalid;
+use super::map::Map;
+use super::tensor::{Element, Storage, StoredTensor, row_major};
+
+/// Bytes of the header's length, in front of it.
+const LENGTH: usize = 8;
+/// The format's own limit.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// Reads the tensors' places out of the file's header.
+pub(super) fn read(map: &Arc<Map>) -> Result<Tensors> {
+    read_tensors(map).map_err(|what| invalid(map.path(), what))
+}
+
+fn read_tensors(map: &Arc<Map>) -> std::result::Result<Tensors, String> {
+    let header = header(map)?;
+    no_key_twice(header)?;
+    let metadata = match SafeTensors::read_metadata(map) {
+        Ok((_, metadata)) => metadata,
+        Err(SafeTensorError::MetadataIncompleteBuffer) => return Err(wrong_length(map, header)),
+        Err(error) => return Err(format!("damaged safetensors header: {error}")),
+    };
+    let data_start = LENGTH + header.len();
+    let mut tensors = Tensors::new();
+    for (name, info) in metadata.tensors() {
+        let (start, end) = info.data_offsets;
+        let (element, size) = match info.dtype {
+            Dtype::F32 => (Element::F32, 4),
+            Dtype::F16 => (Element::F16, 2),
+            Dtype::BF16 => (Element::Bf16, 2),
+            other => (Element::Other(other.to_string()), 1),
+        };
+        let storage = Storage::Mapped { map: map.clone(), start: data_start + start, len: end - start };
+        // The crate has held shape, type and length against each other; one that is not read needs no more.
+        let count = if element.is_float() { (end - start) / size } else { usize::MAX };
+        let strides = row_major(&info.shape);
+        let tensor = StoredTensor::new(element, info.shape.clone(), strides, 0, count, storage)
+            .map_err(|what| format!("tensor {name}: {what}"))?;
+        tensors.insert(name, tensor);
+    }
+    Ok(tensors)
+}
+
+fn header(map: &Map) -> std::result::Result<&[u8], String> {
+    let size = map.len();
+    let truncated = |expected: u64| {
+        format!("truncated safetensors file: expected {expected} bytes or more, found {size}")
+    };
+    let (length, rest) = map.split_first_chunk::<LENGTH>().ok_or_else(|| truncated(LENGTH as u64))?;
+    let length = u64::from_le_bytes(*length);
+    if length > MAX_HEADER {
+        return Err(format!("safetensors header of {length} bytes: expected at most {MAX_HEADER}"));
+    }
+    rest.get(..length as usize).ok_or_else(|| truncated(LENGTH as u64 + length))
+}
+
+/// The crate says only that the header and the file's length disagree.
+fn wrong_length(map: &Map, header: &[u8]) -> String {
+    let data = serde_json::from_slice::<Metadata>(header).map_or(0, |metadata| metadata.data_len());
+    let (expected, found) = (LENGTH + header.len() + data, map.len());
+    if found < expected {
+        format!(
+            "truncated safetensors file: expected {expected} bytes, found {found}: most likely a download that stopped early"
+        )
+    } else {
+        format!(
+            "safetensors file with {} bytes after its last tensor: expected {expected} bytes, found {found}",
+            found - expected
+        )
+    }
+}
+
+/// JSON parsers keep the last of two equal keys; two readers could then see two different files.
+fn no_key_twice(header: &[u8]) -> std::result::Result<(), String> {
+    let mut deserializer = serde_json::Deserializer::from_slice(header);
+    deserializer.deserialize_map(UniqueKeys).map_err(|error| format!("damaged safetensors header: {error}"))
+}
+
+struct UniqueKeys;
+
+impl<'de> Visitor<'de> for UniqueKeys {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            map.next_value::<IgnoredAny>()?;
+            if seen.contains(&key) {
+                return Err(serde::de::Error::custom(format!("{key} is there twice")));
+            }
+            seen.insert(key);
+        }
+        Ok(())
+    }
+}
