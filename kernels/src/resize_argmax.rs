@@ -97,8 +97,8 @@ impl ResizeArgmax {
 
     /// Writes rows `rows` of the label image to `out`, `window.width` bytes each, nothing between them.
     ///
-    /// The label is the class with the largest value, the lowest of them where several tie. NaN never wins: where
-    /// all classes are NaN the label is 0.
+    /// The label is the class with the largest value, the lowest of them where several tie. NaN never wins (an
+    /// infinite logit can become NaN in the blend): where all classes are NaN the label is 0.
     ///
     /// # Panics
     /// If the window is empty or larger than what the logits are stretched to, `rows` is not within it, or `out` has

@@ -1,4 +1,5 @@
 //! The reference operations, composed into the tiny networks, against the activations of the authors' own code.
+#![allow(clippy::print_stdout, reason = "the differences are worth seeing")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The 8-bit resizes: against the authors' preprocessed photos, against OpenCV, and against the naive twins.
+#![allow(clippy::print_stdout, reason = "the differences are worth seeing")]
 
 mod support;
 
@@ -87,10 +88,14 @@ fn equals_opencv() {
             continue;
         }
         let (count, largest) = differing(&actual, expected.u8(name));
-        // OpenCV has two implementations of INTER_CUBIC: on images that are a few pixels wide or high it falls back
-        // to fixed point, and elsewhere it sums in an order of its own.
-        let allowed = u8::from(filter == Filter::Cubic);
-        assert!(largest <= allowed, "{name}: {count} values differ by up to {largest}");
+        // Where an image is less than 4 pixels wide or high, OpenCV falls back to another INTER_CUBIC, in fixed point;
+        // elsewhere its sums have an order of their own, which shows at one value in thousands.
+        let allowed = match filter {
+            Filter::Cubic if from.0.min(from.1) < 4 => actual.len(),
+            Filter::Cubic => actual.len() / 1000,
+            _ => 0,
+        };
+        assert!(count <= allowed && largest <= 1, "{name}: {count} values differ by up to {largest}");
         off_by_one += count;
     }
     println!("cubic: {off_by_one} values off by one");

@@ -1,4 +1,5 @@
 //! Resize and argmax: against the authors' labels, and against the naive twin.
+#![allow(clippy::print_stdout, reason = "the differences are worth seeing")]
 
 mod support;
 

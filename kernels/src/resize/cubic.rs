@@ -1,8 +1,9 @@
 //! Four taps per axis, a = -0.75, in float32, rounded once.
 //!
 //! This is `INTER_CUBIC` of the OpenCV builds that people install (x86-64, with Intel's primitives): weights as they
-//! are, positions in float64. OpenCV's own fallback rounds the weights to 1/2048, which puts 3 to 5 % of the values
-//! off by one; the authors' preprocessed photos show that it was not what they ran.
+//! are, positions in float64. OpenCV without them, and on images less than 4 pixels wide or high, rounds the weights to
+//! 1/2048, which puts 3 to 5 % of the values off by one; the authors' preprocessed photos show that it was not what
+//! they ran.
 
 use super::linear::source_step;
 use super::rows::{RowCache, Taps, WideRow, round_to_byte, written_len};

@@ -36,7 +36,7 @@ impl WideRow {
     }
 }
 
-/// Floats of a row that [`apply`] writes: `width` pixels and the fourth lane of the last one.
+/// Floats of a row that [`Taps::apply`] writes: `width` pixels and the fourth lane of the last one.
 pub(super) fn written_len(width: usize) -> usize {
     width * CHANNELS + SLACK
 }

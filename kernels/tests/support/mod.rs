@@ -1,5 +1,6 @@
 //! What the tests share: the authors' tensors, generated tensors, differences.
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use ::safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
+use ::safetensors::tensor::{Dtype, Metadata};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::error::Result;
@@ -27,12 +27,22 @@ pub(super) fn read(map: &Arc<Map>) -> Result<Tensors> {
 fn read_tensors(map: &Arc<Map>) -> std::result::Result<Tensors, String> {
     let header = header(map)?;
     no_key_twice(header)?;
-    let metadata = match SafeTensors::read_metadata(map) {
-        Ok((_, metadata)) => metadata,
-        Err(SafeTensorError::MetadataIncompleteBuffer) => return Err(wrong_length(map, header)),
-        Err(error) => return Err(format!("damaged safetensors header: {error}")),
-    };
-    let data_start = LENGTH + header.len();
+    // Parsing it also holds shapes, types and offsets against each other; what is left is the file's length.
+    let metadata: Metadata =
+        serde_json::from_slice(header).map_err(|error| format!("damaged safetensors header: {error}"))?;
+    let (data_start, found) = (LENGTH + header.len(), map.len());
+    let expected = (data_start as u64).saturating_add(metadata.data_len() as u64);
+    if (found as u64) < expected {
+        return Err(format!(
+            "truncated safetensors file: expected {expected} bytes, found {found}: most likely a download that stopped early"
+        ));
+    }
+    if (found as u64) > expected {
+        return Err(format!(
+            "safetensors file with {} bytes after its last tensor: expected {expected} bytes, found {found}",
+            found as u64 - expected
+        ));
+    }
     let mut tensors = Tensors::new();
     for (name, info) in metadata.tensors() {
         let (start, end) = info.data_offsets;
@@ -64,22 +74,6 @@ fn header(map: &Map) -> std::result::Result<&[u8], String> {
         return Err(format!("safetensors header of {length} bytes: expected at most {MAX_HEADER}"));
     }
     rest.get(..length as usize).ok_or_else(|| truncated(LENGTH as u64 + length))
-}
-
-/// The crate says only that the header and the file's length disagree.
-fn wrong_length(map: &Map, header: &[u8]) -> String {
-    let data = serde_json::from_slice::<Metadata>(header).map_or(0, |metadata| metadata.data_len());
-    let (expected, found) = (LENGTH + header.len() + data, map.len());
-    if found < expected {
-        format!(
-            "truncated safetensors file: expected {expected} bytes, found {found}: most likely a download that stopped early"
-        )
-    } else {
-        format!(
-            "safetensors file with {} bytes after its last tensor: expected {expected} bytes, found {found}",
-            found - expected
-        )
-    }
 }
 
 /// JSON parsers keep the last of two equal keys; two readers could then see two different files.

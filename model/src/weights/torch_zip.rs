@@ -24,6 +24,10 @@ const MAX_PICKLE: u64 = 16 << 20;
 /// Every entry has a few hundred bytes of bookkeeping; torch writes one per tensor and per source file.
 const MAX_ENTRIES: usize = 1 << 17;
 
+/// The record that ends a zip archive; only a comment of at most 65535 bytes can follow its 22.
+const END_RECORD: &[u8] = b"PK\x05\x06";
+const END_RECORD_REACH: usize = 22 + 65_535;
+
 type Archive<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
 /// Reads the tensors' places out of the archive.
@@ -99,14 +103,19 @@ pub(super) fn inflate(checkpoint: &mut Checkpoint, card: &ModelCard) -> Result<(
 }
 
 fn open<'a>(map: &'a Map, path: &Path) -> Result<Archive<'a>> {
+    let size = map.len();
+    // Asked here because the zip crate searches the whole file for it, which may be gigabytes.
+    let tail = &map[size.saturating_sub(END_RECORD_REACH)..];
+    let ends =
+        (0..tail.len()).rev().any(|at| tail[at] == END_RECORD[0] && tail[at..].starts_with(END_RECORD));
+    if !ends {
+        let what = format!(
+            "truncated zip archive: found {size} bytes without the table of contents that such a file ends with: most likely a download that stopped early"
+        );
+        return Err(invalid(path, what));
+    }
     let archive = ZipArchive::new(Cursor::new(&map[..])).map_err(|error| {
-        invalid(
-            path,
-            format!(
-                "a zip archive of {} bytes whose table of contents, at the end, is missing or damaged: most likely a download that stopped early ({error})",
-                map.len()
-            ),
-        )
+        invalid(path, format!("a zip archive of {size} bytes, damaged or truncated: {error}"))
     })?;
     if archive.has_duplicate_names() {
         return Err(invalid(path, "a zip archive with two entries of the same name"));

@@ -21,8 +21,9 @@ pub(super) fn scaled_dot_product(
     let [batch, heads, n, head_dim] = q.dims();
     let [_, kv_heads, tokens, _] = k.dims();
     let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
-    let head = |t: &Tensor<Flex, 4>, b: usize, h: usize| -> Tensor<Flex, 2> {
-        t.clone().narrow(0, b, 1).narrow(1, h, 1).squeeze_dims(&[0, 1])
+    // Dropping dimensions of a view copies what the view shows, so the rows are chosen first.
+    let head = |t: &Tensor<Flex, 4>, b: usize, h: usize, first: usize, count: usize| -> Tensor<Flex, 2> {
+        t.clone().narrow(0, b, 1).narrow(1, h, 1).narrow(2, first, count).squeeze_dims(&[0, 1])
     };
     let packed = |t: Tensor<Flex, 2>| -> Tensor<Flex, 2> { super::tensor(contiguous(t)) };
     let mut result = vec![0.0; batch * n * heads * head_dim];
@@ -30,13 +31,13 @@ pub(super) fn scaled_dot_product(
         // Keys transposed: each product then reads its operands along rows.
         let keys_values: Vec<_> = (0..kv_heads)
             .into_par_iter()
-            .map(|h| (packed(head(&k, b, h).transpose()), packed(head(&v, b, h))))
+            .map(|h| (packed(head(&k, b, h, 0, tokens).transpose()), head(&v, b, h, 0, tokens)))
             .collect();
         image.par_chunks_mut(ROWS * heads * head_dim).enumerate().for_each(|(block, result)| {
             let count = result.len() / (heads * head_dim);
             for h in 0..heads {
                 let (keys, values) = &keys_values[h * kv_heads / heads];
-                let queries = head(&q, b, h).narrow(0, block * ROWS, count);
+                let queries = head(&q, b, h, block * ROWS, count);
                 let mut scores = contiguous(queries.matmul(keys.clone()));
                 let sums = arch.dispatch(math::Exponentials { rows: scores.storage_mut(), length: tokens, scale });
                 let y = contiguous(super::tensor::<2>(scores).matmul(values.clone()));
