@@ -1,5 +1,7 @@
 //! What a file is, by its first bytes. Names the things that people download by mistake; reads none of them.
 
+use super::safetensors::MAX_HEADER;
+
 /// A file that can be read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -26,6 +28,12 @@ const LEGACY_MAGIC: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 
 /// Tells what the file of these bytes is; the error says what it is instead of a checkpoint.
 pub(super) fn sniff(bytes: &[u8]) -> Result<Format, String> {
+    // First of all, for the length in front of a header can look like the beginning of anything else.
+    if let Some((length, [b'{', ..])) = bytes.split_first_chunk::<8>()
+        && u64::from_le_bytes(*length) <= MAX_HEADER
+    {
+        return Ok(Format::Safetensors);
+    }
     if bytes.starts_with(b"PK\x03\x04") {
         return Ok(Format::Zip);
     }
@@ -70,7 +78,7 @@ pub(super) fn sniff(bytes: &[u8]) -> Result<Format, String> {
     match bytes.split_first_chunk::<8>() {
         Some((_, [b'{', ..])) => Ok(Format::Safetensors),
         // The length of a header that was cut off before it began.
-        Some((length, [])) if u64::from_le_bytes(*length) < 100_000_000 => Ok(Format::Safetensors),
+        Some((length, [])) if u64::from_le_bytes(*length) <= MAX_HEADER => Ok(Format::Safetensors),
         _ => Err(format!(
             "not a checkpoint: {EXPECTED}; found {} bytes that begin with \"{}\"",
             bytes.len(),
@@ -117,6 +125,9 @@ mod tests {
         assert_eq!(sniff(b"PK\x03\x04"), Ok(Format::Zip));
         assert_eq!(sniff(b"\x02\0\0\0\0\0\0\0{}"), Ok(Format::Safetensors));
         assert_eq!(sniff(b"\x02\0\0\0\0\0\0\0"), Ok(Format::Safetensors));
+        // Headers of 31520 and 1179912 bytes, whose lengths look like JSON and like ONNX.
+        assert_eq!(sniff(b" {\0\0\0\0\0\0{\"a\":"), Ok(Format::Safetensors));
+        assert_eq!(sniff(b"\x08\x01\x12\0\0\0\0\0{\"a\":"), Ok(Format::Safetensors));
         assert_eq!(sniff(b"{\"weight_map\": {}}"), Ok(Format::Json));
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
+use super::super::Weights;
 use super::*;
 use crate::Variant;
 
@@ -186,4 +187,16 @@ fn other_licences_ask_for_nothing() {
     license::gate(&card, false, &Environment::default()).unwrap();
     card.weights = None;
     license::gate(&card, false, &Environment::default()).unwrap();
+}
+
+#[test]
+fn the_licence_is_asked_about_once_there_is_a_file_and_before_it_is_read() {
+    let home = Home::new();
+    home.file(&format!("cache/sapiensseg/{FILE}"));
+    let open = |accepted| Weights::locate_and_open_in(&card("0.3b"), None, accepted, &home.everything());
+    assert_eq!(open(false).unwrap_err().kind(), ErrorKind::LicenseNotAccepted);
+    // Accepted, it is read, and turns out to be no checkpoint.
+    assert_eq!(open(true).unwrap_err().kind(), ErrorKind::InvalidWeights);
+    let nothing = Weights::locate_and_open_in(&card("1b"), None, false, &home.everything());
+    assert_eq!(nothing.unwrap_err().kind(), ErrorKind::WeightsNotFound);
 }

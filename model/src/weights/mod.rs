@@ -68,11 +68,7 @@ impl Weights {
     /// `WeightsNotFound` with every place looked and how to get the weights, `LicenseNotAccepted`, and those
     /// of [`Weights::open`].
     pub fn locate_and_open(card: &ModelCard, path: Option<&Path>, license_accepted: bool) -> Result<Self> {
-        let environment = Environment::of_process();
-        let found = locate::locate(card, path, license_accepted, &environment)?;
-        // Before a gigabyte is hashed, after it is known that there is one.
-        license::gate(card, license_accepted, &environment)?;
-        Self::open_in(&found, card, &environment)
+        Self::locate_and_open_in(card, path, license_accepted, &Environment::of_process())
     }
 
     /// Opens the checkpoint at `path`, a file or folder, and checks it against the card.
@@ -98,6 +94,18 @@ impl Weights {
             identity: WeightsIdentity::Generated { seed },
             sha256: None,
         }
+    }
+
+    fn locate_and_open_in(
+        card: &ModelCard,
+        path: Option<&Path>,
+        license_accepted: bool,
+        environment: &Environment,
+    ) -> Result<Self> {
+        let found = locate::locate(card, path, license_accepted, environment)?;
+        // Before a gigabyte is hashed, after it is known that there is one.
+        license::gate(card, license_accepted, environment)?;
+        Self::open_in(&found, card, environment)
     }
 
     fn open_in(path: &Path, card: &ModelCard, environment: &Environment) -> Result<Self> {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use ::safetensors::tensor::{Dtype, Metadata};
+use ::safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::error::Result;
@@ -17,7 +18,7 @@ use super::tensor::{Element, Storage, StoredTensor, row_major};
 /// Bytes of the header's length, in front of it.
 const LENGTH: usize = 8;
 /// The format's own limit.
-const MAX_HEADER: u64 = 100_000_000;
+pub(super) const MAX_HEADER: u64 = 100_000_000;
 
 /// Reads the tensors' places out of the file's header.
 pub(super) fn read(map: &Arc<Map>) -> Result<Tensors> {
@@ -26,10 +27,11 @@ pub(super) fn read(map: &Arc<Map>) -> Result<Tensors> {
 
 fn read_tensors(map: &Arc<Map>) -> std::result::Result<Tensors, String> {
     let header = header(map)?;
-    no_key_twice(header)?;
-    // Parsing it also holds shapes, types and offsets against each other; what is left is the file's length.
-    let metadata: Metadata =
-        serde_json::from_slice(header).map_err(|error| format!("damaged safetensors header: {error}"))?;
+    let damaged = |error: &dyn fmt::Display| format!("damaged safetensors header: {error}");
+    let Header(mut infos) = serde_json::from_slice(header).map_err(|error| damaged(&error))?;
+    infos.sort_by_key(|(_, info)| info.data_offsets);
+    // Holds shapes, types and offsets against each other; what is left is the file's length.
+    let metadata = Metadata::new(None, infos).map_err(|error| damaged(&error))?;
     let (data_start, found) = (LENGTH + header.len(), map.len());
     let expected = (data_start as u64).saturating_add(metadata.data_len() as u64);
     if (found as u64) < expected {
@@ -76,30 +78,38 @@ fn header(map: &Map) -> std::result::Result<&[u8], String> {
     rest.get(..length as usize).ok_or_else(|| truncated(LENGTH as u64 + length))
 }
 
-/// JSON parsers keep the last of two equal keys; two readers could then see two different files.
-fn no_key_twice(header: &[u8]) -> std::result::Result<(), String> {
-    let mut deserializer = serde_json::Deserializer::from_slice(header);
-    deserializer.deserialize_map(UniqueKeys).map_err(|error| format!("damaged safetensors header: {error}"))
+/// The tensors in the header's order. JSON parsers keep the last of two equal keys, so that two readers could
+/// see two different files; this one refuses.
+struct Header(Vec<(String, TensorInfo)>);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(UniqueKeys)
+    }
 }
 
 struct UniqueKeys;
 
 impl<'de> Visitor<'de> for UniqueKeys {
-    type Value = ();
+    type Value = Header;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a table of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Header, A::Error> {
         let mut seen = BTreeSet::new();
+        let mut infos = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            map.next_value::<IgnoredAny>()?;
-            if seen.contains(&key) {
+            if !seen.insert(key.clone()) {
                 return Err(serde::de::Error::custom(format!("{key} is there twice")));
             }
-            seen.insert(key);
+            if key == "__metadata__" {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                infos.push((key, map.next_value()?));
+            }
         }
-        Ok(())
+        Ok(Header(infos))
     }
 }

@@ -147,6 +147,7 @@ impl World {
             Err(refused) => {
                 assert!(flush && refused.payload == Frame(frame));
                 self.flushed += 1;
+                self.state.stop_flush();
             }
         }
     }
