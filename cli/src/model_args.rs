@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sapiens_model::{
-    BackendRequest, DeviceRequest, InputSize, Mode, ModelCard, Options, Precision, Result, Segmenter, Variant, Weights,
+    BackendRequest, DeviceRequest, InputSize, Mode, ModelCard, Options, Precision, Result, Segmenter,
+    Variant, Weights,
 };
 
 #[derive(Args)]
@@ -75,7 +76,8 @@ impl ModelArguments {
             Some(seed) => Weights::generated(&card, seed),
             None => Weights::locate_and_open(&card, self.weights.as_deref(), self.accept_license)?,
         };
-        let options = Options { backend, input_size, threads: self.threads, keep_logits, ..Options::default() };
+        let options =
+            Options { backend, input_size, threads: self.threads, keep_logits, ..Options::default() };
         Segmenter::new(card, &weights, options)
     }
 }

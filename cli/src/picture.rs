@@ -1,7 +1,7 @@
 //! Image files: what users have in, pictures and arrays of labels out. Output files appear whole or not at all.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +16,9 @@ pub(crate) fn read(path: &Path) -> Result<RgbImage, String> {
     if path.is_dir() {
         return Err(explain(&"expected an image file, found a folder"));
     }
-    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(|e| explain(&e))?;
+    // By content alone: names of files lie.
+    let open = || ImageReader::new(BufReader::new(File::open(path)?)).with_guessed_format();
+    let reader = open().map_err(|error| explain(&error))?;
     if reader.format().is_none() {
         return Err(explain(&"expected an image (PNG, JPEG, WebP or BMP), found something else"));
     }
@@ -44,7 +46,8 @@ impl SharedImage {
 impl Frame for SharedImage {
     fn view(&self) -> FrameView<'_> {
         let (width, height) = (self.0.width() as usize, self.0.height() as usize);
-        FrameView::rgb(width, height, self.0.as_raw()).unwrap_or_else(|error| unreachable!("checked before: {error}"))
+        FrameView::rgb(width, height, self.0.as_raw())
+            .unwrap_or_else(|error| unreachable!("checked before: {error}"))
     }
 }
 
@@ -63,7 +66,9 @@ pub(crate) fn write_labels_png(path: &Path, labels: &LabelMap, palette: &Palette
 
 /// Writes an RGB PNG.
 pub(crate) fn write_rgb_png(path: &Path, image: &RgbImage) -> io::Result<()> {
-    whole(path, |file| image.write_with_encoder(image::codecs::png::PngEncoder::new(file)).map_err(io::Error::other))
+    whole(path, |file| {
+        image.write_with_encoder(image::codecs::png::PngEncoder::new(file)).map_err(io::Error::other)
+    })
 }
 
 /// Writes labels as a NumPy array of uint8 `[height, width]`.

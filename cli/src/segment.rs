@@ -8,7 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use image::RgbImage;
 use sapiens_model::{
-    ErrorKind, FrameViewMut, LabelMap, ModelCard, Output, Palette, Result, SegmentError, Segmenter, paint_overlay,
+    ErrorKind, FrameViewMut, LabelMap, ModelCard, Output, Palette, Result, SegmentError, Segmenter,
+    paint_overlay,
 };
 
 use crate::complain;

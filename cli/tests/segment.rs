@@ -12,7 +12,9 @@ fn data(name: &str) -> PathBuf {
 
 fn sapiens() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sapiens"));
-    for variable in ["SAPIENS_NONCOMMERCIAL", "SAPIENS2_LICENSE_ACCEPTED", "SAPIENS_CHECKPOINT_ROOT", "RUST_LOG"] {
+    for variable in
+        ["SAPIENS_NONCOMMERCIAL", "SAPIENS2_LICENSE_ACCEPTED", "SAPIENS_CHECKPOINT_ROOT", "RUST_LOG"]
+    {
         command.env_remove(variable);
     }
     command
@@ -64,9 +66,12 @@ fn writes_labels_overlay_and_arrays_of_several_sizes() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(
         files(&out),
-        ["377x333", "61x45"].map(|size| {
-            ["labels.npy", "labels.png", "logits.npy", "overlay.png"].map(|end| format!("photo-{size}.{end}"))
-        }).concat()
+        ["377x333", "61x45"]
+            .map(|size| {
+                ["labels.npy", "labels.png", "logits.npy", "overlay.png"]
+                    .map(|end| format!("photo-{size}.{end}"))
+            })
+            .concat()
     );
     for (name, width, height) in [("photo-377x333", 377, 333), ("photo-61x45", 61, 45)] {
         let (w, h, labels, palette) = label_png(&out.join(format!("{name}.labels.png")));
@@ -217,7 +222,9 @@ fn missing_weights_and_the_licence_are_explained() {
         stderr(&output)
     };
     let message = run(&["--variant", "sapiens2-0.4b", "--accept-license"]);
-    for expected in ["facebook/sapiens2-seg-0.4b", "sapiens2_0.4b_seg.safetensors", "checkpoints", "variant=demo"] {
+    for expected in
+        ["facebook/sapiens2-seg-0.4b", "sapiens2_0.4b_seg.safetensors", "checkpoints", "variant=demo"]
+    {
         assert!(message.contains(expected), "{expected:?} is not in:\n{message}");
     }
     let message = run(&["--variant", "0.3b"]);
@@ -244,7 +251,10 @@ fn the_classes_shown_and_the_opacity_can_be_chosen() {
         shown += usize::from(label == 0 || label == 4);
         assert_eq!(pixel.0, expected);
     }
-    assert!(shown > 0, "the tiny model must give one of the two classes somewhere for this test to say anything");
+    assert!(
+        shown > 0,
+        "the tiny model must give one of the two classes somewhere for this test to say anything"
+    );
 }
 
 #[test]
@@ -252,7 +262,9 @@ fn help_and_version() {
     let output = sapiens().arg("--help").output().unwrap();
     assert!(output.status.success() && stdout(&output).contains("segment"));
     let output = sapiens().args(["segment", "--help"]).output().unwrap();
-    for option in ["--variant", "--card", "--weights", "--input-size", "--npy", "--logits", "--accept-license"] {
+    for option in
+        ["--variant", "--card", "--weights", "--input-size", "--npy", "--logits", "--accept-license"]
+    {
         assert!(stdout(&output).contains(option), "{option} is not in the help");
     }
     assert!(stdout(&sapiens().arg("--version").output().unwrap()).starts_with("sapiens 0."));

@@ -35,7 +35,8 @@ impl Golden {
     }
 
     fn tensor(&self, tensor: &str, dtype: Dtype) -> Vec<u8> {
-        let file = SafeTensors::deserialize(&self.bytes).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let file =
+            SafeTensors::deserialize(&self.bytes).unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let view = file.tensor(tensor).unwrap_or_else(|error| panic!("{}: {tensor}: {error}", self.name));
         assert_eq!(view.dtype(), dtype, "{}: {tensor}", self.name);
         view.data().to_vec()
@@ -46,7 +47,12 @@ impl Golden {
     /// # Panics
     /// If it isn't there or has another type.
     pub fn f32(&self, tensor: &str) -> Vec<f32> {
-        self.tensor(tensor, Dtype::F32).as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        self.tensor(tensor, Dtype::F32)
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|bytes| f32::from_le_bytes(*bytes))
+            .collect()
     }
 
     /// The values of a uint8 tensor.

@@ -31,7 +31,8 @@ fn rgb_frame(name: &str) -> OwnedFrame {
 
 /// Both photos through one model.
 fn against_the_authors(family: &str, weights: &str, max_logit: f64, mean_logit: f64) {
-    let segmenter = segmenter(&format!("{family}.toml"), weights, Options { keep_logits: true, ..Options::default() });
+    let segmenter =
+        segmenter(&format!("{family}.toml"), weights, Options { keep_logits: true, ..Options::default() });
     assert_eq!(segmenter.backend().to_string(), "portable cpu f32");
     for (name, golden) in [
         ("photo-377x333.png", Golden::read(&format!("{family}.photo.safetensors"))),

@@ -197,7 +197,8 @@ impl<T: Kinds> State<T> {
         let live = times.deadline.is_some() && late != Late::Wait;
         // While labels come too late, a frame that waits in a slot behind another only makes them later: it's worth
         // more to begin with a newer frame once the engine is free. That's how a live stream starts, too.
-        let slots = self.slots; let _ = live;
+        let slots = self.slots;
+        let _ = live;
         if self.flights.len() < slots {
             return Some(Plan::Infer);
         }

@@ -47,11 +47,16 @@ impl AddAssign for Times {
 fn main() -> Result<(), String> {
     let mut args = std::env::args().skip(1);
     let nick = args.next().unwrap_or("0.3b".into());
-    let frames: usize = args.next().map_or(Ok(1), |n| n.parse()).map_err(|error| format!("frames: {error}"))?;
+    let frames: usize =
+        args.next().map_or(Ok(1), |n| n.parse()).map_err(|error| format!("frames: {error}"))?;
     let dims = common::variant(&nick).ok_or(format!("no variant {nick}"))?;
     let start = Instant::now();
     let network = common::network(&dims, 3);
-    println!("{nick}, {} threads, weights {:.1} s", rayon::current_num_threads(), start.elapsed().as_secs_f64());
+    println!(
+        "{nick}, {} threads, weights {:.1} s",
+        rayon::current_num_threads(),
+        start.elapsed().as_secs_f64()
+    );
     let (height, width) = (1024, 768);
     for _ in 0..frames {
         let input = common::generated_input(height, width, 9);

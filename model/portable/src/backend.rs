@@ -19,7 +19,11 @@ pub trait PortableBackend: Backend {
     }
 
     /// `x / sqrt(mean(x²) + epsilon) * weight` over the last dimension.
-    fn rms_norm<const D: usize>(x: Tensor<Self, D>, weight: Tensor<Self, 1>, epsilon: f64) -> Tensor<Self, D> {
+    fn rms_norm<const D: usize>(
+        x: Tensor<Self, D>,
+        weight: Tensor<Self, 1>,
+        epsilon: f64,
+    ) -> Tensor<Self, D> {
         ops::rms_norm(x, weight, epsilon)
     }
 

@@ -52,7 +52,9 @@ impl Dims {
     /// Key/value heads of layer `layer`.
     pub fn kv_heads(&self, layer: usize) -> usize {
         match self.family {
-            Family::Sapiens2 { full_kv_layers } if layer >= full_kv_layers && layer + full_kv_layers < self.layers => {
+            Family::Sapiens2 { full_kv_layers }
+                if layer >= full_kv_layers && layer + full_kv_layers < self.layers =>
+            {
                 self.heads / 2
             }
             _ => self.heads,

@@ -22,7 +22,12 @@ pub(crate) struct Linear<B: Backend> {
 }
 
 impl<B: Backend> Linear<B> {
-    pub(crate) fn load<E>(v: &mut Values<'_, B, E>, name: &str, input: usize, output: usize) -> Result<Self, E> {
+    pub(crate) fn load<E>(
+        v: &mut Values<'_, B, E>,
+        name: &str,
+        input: usize,
+        output: usize,
+    ) -> Result<Self, E> {
         Ok(Self {
             weight: v.param(&format!("{name}.weight"), [output, input])?,
             bias: v.param(&format!("{name}.bias"), [output])?,
@@ -45,7 +50,12 @@ pub(crate) struct Conv1x1<B: Backend> {
 }
 
 impl<B: Backend> Conv1x1<B> {
-    pub(crate) fn load<E>(v: &mut Values<'_, B, E>, name: &str, input: usize, output: usize) -> Result<Self, E> {
+    pub(crate) fn load<E>(
+        v: &mut Values<'_, B, E>,
+        name: &str,
+        input: usize,
+        output: usize,
+    ) -> Result<Self, E> {
         Ok(Self {
             weight: v.param(&format!("{name}.weight"), [output, input, 1, 1])?,
             bias: v.param(&format!("{name}.bias"), [output])?,

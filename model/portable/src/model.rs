@@ -72,7 +72,9 @@ impl<B: PortableBackend> Model<B> {
         Ok(Self {
             head_dim: dims.head_dim(),
             backbone: match dims.family {
-                Family::Sapiens { pos_embed_grid } => Backbone::Sapiens(Sapiens::load(dims, pos_embed_grid, v)?),
+                Family::Sapiens { pos_embed_grid } => {
+                    Backbone::Sapiens(Sapiens::load(dims, pos_embed_grid, v)?)
+                }
                 Family::Sapiens2 { .. } => {
                     assert_eq!(dims.head_dim() % 4, 0, "rotary embedding of head dim {}", dims.head_dim());
                     Backbone::Sapiens2(Sapiens2::load(dims, v)?)
@@ -114,7 +116,9 @@ impl<B: PortableBackend> Model<B> {
             (Backbone::Sapiens(backbone), TablesOf::Sapiens(pos_embed)) => {
                 backbone.forward(input, pos_embed.clone(), observer)
             }
-            (Backbone::Sapiens2(backbone), TablesOf::Sapiens2(rope)) => backbone.forward(input, rope, observer),
+            (Backbone::Sapiens2(backbone), TablesOf::Sapiens2(rope)) => {
+                backbone.forward(input, rope, observer)
+            }
             _ => panic!("tables of the other family"),
         };
         let [batch, _, d] = tokens.dims();

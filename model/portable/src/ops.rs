@@ -37,7 +37,11 @@ pub fn layer_norm<B: Backend>(
 }
 
 /// See [`PortableBackend::rms_norm`](crate::PortableBackend::rms_norm).
-pub fn rms_norm<B: Backend, const D: usize>(x: Tensor<B, D>, weight: Tensor<B, 1>, epsilon: f64) -> Tensor<B, D> {
+pub fn rms_norm<B: Backend, const D: usize>(
+    x: Tensor<B, D>,
+    weight: Tensor<B, 1>,
+    epsilon: f64,
+) -> Tensor<B, D> {
     let rms = (x.clone().square().mean_dim(D - 1) + epsilon).sqrt();
     x / rms * weight.unsqueeze()
 }

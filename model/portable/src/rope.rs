@@ -56,7 +56,8 @@ fn tables([rows, columns]: [usize; 2], head_dim: usize) -> (Vec<f32>, Vec<f32>) 
 impl<B: PortableBackend> Rope<B> {
     pub(crate) fn new(grid: [usize; 2], head_dim: usize, device: &B::Device) -> Self {
         let (cos, sin) = tables(grid, head_dim);
-        let tensor = |values| Tensor::from_data(TensorData::new(values, [grid[0] * grid[1], head_dim]), device);
+        let tensor =
+            |values| Tensor::from_data(TensorData::new(values, [grid[0] * grid[1], head_dim]), device);
         Self { cos: tensor(cos), sin: tensor(sin) }
     }
 
@@ -64,5 +65,28 @@ impl<B: PortableBackend> Rope<B> {
     /// before them are only rounded.
     pub(crate) fn apply(&self, x: Tensor<B, 4>) -> Tensor<B, 4> {
         B::rotary_bf16(x, self.cos.clone(), self.sin.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use safetensors::SafeTensors;
+
+    use super::*;
+
+    #[test]
+    fn tables_are_the_references_to_the_bit() {
+        for (file, grid) in [("", [8, 6]), ("-160x64", [10, 4])] {
+            let file = format!("../../tests/data/tiny-sapiens2.activations{file}.safetensors");
+            let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+            let tensors = SafeTensors::deserialize(&bytes).unwrap();
+            let (cos, sin) = tables(grid, 16);
+            for (name, table) in [("rope.cos", cos), ("rope.sin", sin)] {
+                let table: Vec<u8> = table.iter().flat_map(|x| x.to_le_bytes()).collect();
+                assert!(tensors.tensor(name).unwrap().data() == table, "{name} of {grid:?}");
+            }
+        }
     }
 }

@@ -48,7 +48,11 @@ struct FeedForward<B: Backend> {
 }
 
 impl<B: PortableBackend> Sapiens<B> {
-    pub(crate) fn load<E>(dims: &Dims, pos_embed_grid: [usize; 2], v: &mut Values<'_, B, E>) -> Result<Self, E> {
+    pub(crate) fn load<E>(
+        dims: &Dims,
+        pos_embed_grid: [usize; 2],
+        v: &mut Values<'_, B, E>,
+    ) -> Result<Self, E> {
         let [rows, columns] = pos_embed_grid;
         Ok(Self {
             patch_embed: PatchEmbed::load(v, dims.embed_dim)?,

@@ -24,7 +24,10 @@ fn check(dims: &Dims, seed: u64, file: &str) {
     });
     let (shape, values) = &expected["logits"];
     assert_eq!(*shape, [1, logits.classes, logits.height, logits.width]);
-    assert_eq!([logits.height, logits.width], dims.logits_size(common_side(&expected, 2), common_side(&expected, 3)));
+    assert_eq!(
+        [logits.height, logits.width],
+        dims.logits_size(common_side(&expected, 2), common_side(&expected, 3))
+    );
     let (max, mean) = common::difference("logits", &logits.values, values);
     assert!(max <= 0.002 && mean <= 1e-4, "max {max} mean {mean}");
     let unseen: Vec<_> =

@@ -39,7 +39,8 @@ pub(super) fn scaled_dot_product(
                 let (keys, values) = &keys_values[h * kv_heads / heads];
                 let queries = head(&q, b, h, block * ROWS, count);
                 let mut scores = contiguous(queries.matmul(keys.clone()));
-                let sums = arch.dispatch(math::Exponentials { rows: scores.storage_mut(), length: tokens, scale });
+                let sums =
+                    arch.dispatch(math::Exponentials { rows: scores.storage_mut(), length: tokens, scale });
                 let y = contiguous(super::tensor::<2>(scores).matmul(values.clone()));
                 let y = y.storage::<f32>().chunks_exact(head_dim);
                 for ((token, y), sum) in result.chunks_exact_mut(heads * head_dim).zip(y).zip(sums) {

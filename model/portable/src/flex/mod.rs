@@ -61,7 +61,11 @@ impl PortableBackend for Flex {
         Tensor::from_data(TensorData::new(result, [batch, n, both / 2]), &device)
     }
 
-    fn rms_norm<const D: usize>(x: Tensor<Self, D>, weight: Tensor<Self, 1>, epsilon: f64) -> Tensor<Self, D> {
+    fn rms_norm<const D: usize>(
+        x: Tensor<Self, D>,
+        weight: Tensor<Self, 1>,
+        epsilon: f64,
+    ) -> Tensor<Self, D> {
         if x.dtype() != DType::F32 || weight.dtype() != DType::F32 {
             return ops::rms_norm(x, weight, epsilon);
         }

@@ -120,7 +120,8 @@ pub fn variant(nick: &str) -> Option<Dims> {
 pub fn reference(file: &str) -> Vec<(String, Vec<usize>, Vec<f32>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(file);
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let values = |bytes: &[u8]| bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    let values =
+        |bytes: &[u8]| bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     tensors.iter().map(|(name, view)| (name.to_owned(), view.shape().to_vec(), values(view.data()))).collect()
 }
