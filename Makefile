@@ -2,42 +2,39 @@
 # then needs nothing but the package registries.
 
 CARGO ?= cargo
-# -j: two compilers of burn at once need about 3 GB.
-export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help test check fmt clippy unit full-size doc build install-deps clean
+.PHONY: help test check deps fmt clippy unit full-size doc build clean
 
 help:
-	@echo "make build      the library and the sapiens command, optimised, in target/release"
+	@echo "make build      the sapiens command and the GStreamer plugin, optimised, in target/release"
 	@echo "make test       everything that CI runs: format, lints, tests, full-size networks, documentation"
-	@echo "make check      the same without the full-size networks (a few minutes less)"
-	@echo "make full-size  0.3b and sapiens2-0.4b against the authors' numbers (1024 x 768, about 5 GB of memory)"
+	@echo "make check      the same without the full-size networks (some minutes less)"
+	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
 
 test: check full-size
 
-check: toolchain fmt clippy unit doc
+check: deps fmt clippy unit doc
 
-toolchain:
-	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.92 or newer from https://rustup.rs"; exit 1; }
+deps:
+	@tools/install-deps.sh
 
 fmt:
 	$(CARGO) fmt --all --check
 
-clippy:
+clippy: deps
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# The slow target is left to `full-size`.
-unit:
+unit: deps
 	$(CARGO) test --workspace --locked
 
 full-size:
-	$(CARGO) test --locked -p sapiens-portable --features full-size --test full_size -- --nocapture
+	$(CARGO) test --workspace --locked --features sapiens-portable/full-size --test full_size -- --nocapture
 
-doc:
+doc: deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-build:
-	$(CARGO) build --release --locked -p sapiens-cli
+build: deps
+	$(CARGO) build --release --locked -p sapiens-cli -p gst-plugin-sapiensseg
 
 clean:
 	$(CARGO) clean

@@ -7,6 +7,7 @@
 // Without an engine nobody prepares frames for one.
 #![cfg_attr(not(feature = "portable"), allow(dead_code))]
 
+pub mod alpha;
 pub mod backend;
 pub mod card;
 pub mod engine;
@@ -22,6 +23,7 @@ mod shared;
 pub mod variant;
 pub mod weights;
 
+pub use alpha::apply_alpha;
 pub use backend::{Backend, BackendRequest, Device, DeviceRequest, Mode, Precision};
 pub use card::{Class, Family, License, ModelCard, PublishedWeights, ResizeRule};
 pub use engine::{Engine, Logits, Output, Timing};

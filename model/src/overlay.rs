@@ -1,7 +1,7 @@
 //! Paints a label map over its frame, in the frame's own format. Knows frames and palettes, no engine.
 
 use crate::error::{ErrorKind, Result, SegmentError};
-use crate::frame::{Component, FrameViewMut, Layout, Packed, RgbToYuv, Yuv};
+use crate::frame::{Component, FrameInfo, FrameViewMut, Layout, Packed, RgbToYuv, Yuv};
 use crate::label_map::LabelMap;
 use crate::palette::Palette;
 
@@ -20,18 +20,7 @@ pub fn paint_overlay(
     opacity: f64,
 ) -> Result<()> {
     let info = frame.info();
-    if (labels.width(), labels.height()) != (info.width, info.height) {
-        return Err(SegmentError::new(
-            ErrorKind::InvalidFrame,
-            format!(
-                "an overlay of {} x {} labels: expected {} x {}, the frame's size",
-                labels.width(),
-                labels.height(),
-                info.width,
-                info.height
-            ),
-        ));
-    }
+    check_size(info, labels)?;
     match info.format.layout() {
         Layout::Packed(packed) => {
             let blend = Blend::new(palette, opacity, |color| color);
@@ -67,6 +56,23 @@ pub fn paint_overlay(
         }
     }
     Ok(())
+}
+
+/// Whether a map has the size of its frame.
+pub(crate) fn check_size(info: FrameInfo, labels: &LabelMap) -> Result<()> {
+    if (labels.width(), labels.height()) == (info.width, info.height) {
+        return Ok(());
+    }
+    Err(SegmentError::new(
+        ErrorKind::InvalidFrame,
+        format!(
+            "a map of {} x {} labels: expected {} x {}, the frame's size",
+            labels.width(),
+            labels.height(),
+            info.width,
+            info.height
+        ),
+    ))
 }
 
 /// Fractional bits of an opacity: 256 is opaque.

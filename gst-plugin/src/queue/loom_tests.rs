@@ -140,6 +140,70 @@ fn loom_a_submission_that_fails_gives_the_slot_to_who_waits_for_it() {
     });
 }
 
+#[test]
+fn loom_a_ticket_that_is_dropped_goes_to_who_waits_for_it() {
+    model(3, || {
+        let (queue, _) = queue(1);
+        assert!(push(&queue, 0, NOT_LIVE));
+        let ticket = queue.ticket();
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.ticket().map(|ticket| ticket.complete(Ok(100))))
+        };
+        drop(ticket);
+        assert_eq!(other.join().unwrap(), Some(None));
+    });
+}
+
+#[test]
+fn loom_two_threads_share_the_tickets() {
+    model(2, || {
+        let (queue, _) = queue(2);
+        assert!(push(&queue, 0, NOT_LIVE) && push(&queue, 1, NOT_LIVE));
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.ticket().map(|ticket| ticket.complete(Ok(100))))
+        };
+        assert_eq!(queue.ticket().map(|ticket| ticket.complete(Ok(100))), Some(None));
+        assert_eq!(other.join().unwrap(), Some(None));
+        queue.wait_idle();
+    });
+}
+
+#[test]
+fn loom_an_event_wakes_the_taker() {
+    model(3, || {
+        let (queue, _) = queue(1);
+        let producer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.pass(50).is_ok())
+        };
+        assert!(matches!(queue.next(), Next::Pass(50)));
+        assert!(producer.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_a_frame_without_inference_wakes_the_taker_and_who_waits_for_idleness() {
+    model(3, || {
+        let (queue, _) = queue(1);
+        queue.configure(Settings { interval: 2, late: Late::Reuse });
+        assert!(push(&queue, 0, NOT_LIVE));
+        queue.ticket().unwrap().complete(Ok(100));
+        let producer = {
+            let queue = queue.clone();
+            thread::spawn(move || push(&queue, 1, NOT_LIVE))
+        };
+        queue.wait_idle();
+        assert!(matches!(queue.next(), Next::Frame(LabelledFrame { payload: 0, reused: None, .. })));
+        assert!(matches!(
+            queue.next(),
+            Next::Frame(LabelledFrame { payload: 1, reused: Some(Why::Interval), .. })
+        ));
+        assert!(producer.join().unwrap());
+    });
+}
+
 /// What ends every wait.
 #[derive(Clone, Copy, PartialEq)]
 enum End {

@@ -18,9 +18,11 @@ mod state;
 mod sync;
 mod types;
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 pub use monitor::{Admission, Clock, Permit, Queue, Ticket};

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::{Answer, Head, Plan, Reservation, State};
+use super::state::{Answer, Head, Reservation, State};
 use super::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_at_most};
 use super::types::{Closed, Drained, FrameTimes, Kinds, Next, Refused, Settings, Stats, Why};
 
@@ -94,9 +94,9 @@ impl<T: Kinds> Queue<T> {
                 Answer::Drop(why) => return Ok(Admission::Drop(why)),
                 Answer::Place(place) => {
                     let permit = Permit { queue: self, place };
-                    return Ok(match place.plan {
-                        Plan::Infer => Admission::Infer(permit),
-                        Plan::Reuse(why) | Plan::Drop(why) => Admission::Reuse(permit, why),
+                    return Ok(match place.reuse {
+                        None => Admission::Infer(permit),
+                        Some(why) => Admission::Reuse(permit, why),
                     });
                 }
             }
@@ -176,9 +176,8 @@ impl<T: Kinds> Queue<T> {
 
     /// Opens the queue again, and forgets what downstream answered.
     pub fn stop_flush(&self) {
+        // Nobody waits meanwhile, so there is nobody to wake.
         self.lock().state.stop_flush();
-        self.room.notify_all();
-        self.head.notify_all();
     }
 
     /// Empties the queue for good. Frames in flight still get tickets.
@@ -195,8 +194,6 @@ impl<T: Kinds> Queue<T> {
     /// Downstream may take more.
     pub fn accept(&self) {
         self.lock().state.accept();
-        self.room.notify_all();
-        self.head.notify_all();
     }
 
     fn close(&self, close: impl FnOnce(&mut State<T>) -> Drained<T>) -> Drained<T> {

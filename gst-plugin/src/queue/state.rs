@@ -25,8 +25,8 @@ pub(super) struct State<T: Kinds> {
     items: VecDeque<Item<T>>,
     /// Frames among the items.
     depth: usize,
-    /// The frame between `admit` and `commit`; whether it's for inference.
-    reserved: Option<bool>,
+    /// Whether a frame is between `admit` and `commit`.
+    reserved: bool,
     /// What slots work on, oldest first.
     flights: VecDeque<Flight>,
     /// Whether somebody waits for the oldest flight's result.
@@ -65,10 +65,11 @@ enum Mode {
 
 /// What is to be done with a frame that comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plan {
-    Infer,
-    Reuse(Why),
+enum Plan {
+    /// It gets its own labels, or older ones for that reason.
+    Queue(Option<Why>),
     Drop(Why),
+    Wait,
 }
 
 /// The answer to a frame that comes.
@@ -84,7 +85,8 @@ pub(super) enum Answer<F> {
 /// A place in the queue for a frame. There is one at a time, so frames are submitted in the order of their places.
 #[derive(Clone, Copy)]
 pub(super) struct Reservation {
-    pub(super) plan: Plan,
+    /// Why the frame isn't for inference; None if it is.
+    pub(super) reuse: Option<Why>,
     times: FrameTimes,
     epoch: u64,
 }
@@ -113,7 +115,7 @@ impl<T: Kinds> State<T> {
             earliest: None,
             items: VecDeque::new(),
             depth: 0,
-            reserved: None,
+            reserved: false,
             flights: VecDeque::with_capacity(slots),
             receiving: false,
             number: 0,
@@ -139,7 +141,7 @@ impl<T: Kinds> State<T> {
     }
 
     pub(super) fn stats(&self) -> Stats {
-        Stats { depth: self.depth, ..self.stats }
+        Stats { depth: self.depth, in_flight: self.flights.len(), ..self.stats }
     }
 
     /// Whether the machine neither takes nor gives.
@@ -157,55 +159,52 @@ impl<T: Kinds> State<T> {
         if let Some(closed) = self.closed() {
             return Answer::Closed(closed);
         }
-        if self.reserved.is_some() {
+        if self.reserved {
             return Answer::MustWait;
         }
         match self.plan(&times) {
-            None => Answer::MustWait,
-            Some(Plan::Drop(why)) => {
+            Plan::Drop(why) => {
                 self.stats.frames += 1;
                 self.stats.dropped += 1;
                 self.count_turn(false);
                 Answer::Drop(why)
             }
-            Some(_) if self.is_full() => Answer::MustWait,
-            Some(plan) => {
-                self.reserved = Some(plan == Plan::Infer);
-                Answer::Place(Reservation { plan, times, epoch: self.epoch })
+            Plan::Queue(reuse) if !self.is_full() => {
+                self.reserved = true;
+                Answer::Place(Reservation { reuse, times, epoch: self.epoch })
             }
+            Plan::Queue(_) | Plan::Wait => Answer::MustWait,
         }
     }
 
-    /// What to do with a frame; None to wait for a slot.
-    fn plan(&self, times: &FrameTimes) -> Option<Plan> {
+    fn plan(&self, times: &FrameTimes) -> Plan {
         let Settings { interval, late } = self.settings;
         let due = self.since_inferred.is_none_or(|frames| frames >= interval.max(1));
         let skipped =
             matches!((times.running_time, self.earliest), (Some(time), Some(earliest)) if time < earliest);
         match late {
-            Late::Drop if skipped => return Some(Plan::Drop(Why::Qos)),
+            Late::Drop if skipped => return Plan::Drop(Why::Qos),
             // Before any frame was inferred there is nothing to reuse, and a stream that starts late would never
             // get labels.
             Late::Reuse if skipped && due && self.since_inferred.is_some() => {
-                return Some(Plan::Reuse(Why::Qos));
+                return Plan::Queue(Some(Why::Qos));
             }
             _ => {}
         }
         if !due {
-            return Some(Plan::Reuse(Why::Interval));
+            return Plan::Queue(Some(Why::Interval));
         }
         let live = times.deadline.is_some() && late != Late::Wait;
         // While labels come too late, a frame that waits in a slot behind another only makes them later: it's worth
         // more to begin with a newer frame once the engine is free. That's how a live stream starts, too.
-        let slots = self.slots;
-        let _ = live;
+        let slots = if live && !self.keeps_up { 1 } else { self.slots };
         if self.flights.len() < slots {
-            return Some(Plan::Infer);
+            return Plan::Queue(None);
         }
         match late {
-            Late::Reuse if live => Some(Plan::Reuse(Why::Busy)),
-            Late::Drop if live => Some(Plan::Drop(Why::Busy)),
-            _ => None,
+            Late::Reuse if live => Plan::Queue(Some(Why::Busy)),
+            Late::Drop if live => Plan::Drop(Why::Busy),
+            _ => Plan::Wait,
         }
     }
 
@@ -218,12 +217,12 @@ impl<T: Kinds> State<T> {
     /// The frame takes its place; if it's for inference, that has begun. Refused, too, is a frame whose inference
     /// has begun: that occupies its slot all the same.
     pub(super) fn commit(&mut self, place: Reservation, payload: T::Payload) -> Result<(), Refused<T>> {
-        let Reservation { plan, times, epoch } = place;
+        let Reservation { reuse, times, epoch } = place;
         let wanted = epoch == self.epoch;
-        let infer = plan == Plan::Infer;
+        let infer = reuse.is_none();
         let number = self.number;
         self.number += 1;
-        self.reserved = None;
+        self.reserved = false;
         self.stats.frames += 1;
         if infer {
             self.stats.inferred += 1;
@@ -234,10 +233,7 @@ impl<T: Kinds> State<T> {
             return Err(Refused { payload, closed: self.closed().unwrap_or(Closed::Flushing) });
         }
         self.count_turn(infer);
-        let source = match plan {
-            Plan::Infer => Source::Own(None),
-            Plan::Reuse(why) | Plan::Drop(why) => Source::Before(why),
-        };
+        let source = reuse.map_or(Source::Own(None), Source::Before);
         self.items.push_back(Item::Frame(QueuedFrame { payload, number, times, source }));
         self.depth += 1;
         self.stats.max_depth = self.stats.max_depth.max(self.depth);
@@ -246,7 +242,7 @@ impl<T: Kinds> State<T> {
 
     /// The frame won't come, and its inference has not begun. Its turn stays due.
     pub(super) fn cancel(&mut self) {
-        self.reserved = None;
+        self.reserved = false;
     }
 
     /// Something that isn't a frame takes its place.
@@ -434,24 +430,18 @@ impl<T: Kinds> State<T> {
 
     // Conditions to wait for.
 
-    /// Slots that neither work nor are promised.
-    #[cfg(test)]
-    pub(super) fn free_slots(&self) -> usize {
-        self.slots - self.flights.len() - usize::from(self.reserved == Some(true))
-    }
-
     fn is_full(&self) -> bool {
         self.depth >= self.slots + BEYOND_SLOTS
     }
 
     /// Whether no slot is occupied and none is about to be.
     pub(super) fn is_idle(&self) -> bool {
-        self.flights.is_empty() && self.reserved.is_none()
+        self.flights.is_empty() && !self.reserved
     }
 
     /// Whether everything has left and what left last has been dealt with.
     pub(super) fn is_drained(&self) -> bool {
-        self.items.is_empty() && self.reserved.is_none() && !self.handed_out
+        self.items.is_empty() && !self.reserved && !self.handed_out
     }
 
     /// Whether no result will ever come.

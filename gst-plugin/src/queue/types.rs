@@ -168,6 +168,8 @@ pub struct Stats {
     pub depth: usize,
     /// Frames in the queue at most.
     pub max_depth: usize,
+    /// Slots occupied now, some perhaps by frames that are no longer in the queue.
+    pub in_flight: usize,
 }
 
 /// A place in the queue.

@@ -63,6 +63,6 @@ impl Dims {
 
     /// Height and width of the logits for an input of `height` x `width`.
     pub fn logits_size(&self, height: usize, width: usize) -> [usize; 2] {
-        [height, width].map(|side| side / PATCH << self.deconv_channels.len())
+        [height, width].map(|side| (side / PATCH) << self.deconv_channels.len())
     }
 }

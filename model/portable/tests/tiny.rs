@@ -1,42 +1,39 @@
 //! The tiny models of the reference data: every activation.
 
+// Helpers outside #[test] functions, which clippy.toml doesn't know as tests.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 use std::collections::HashMap;
 
 use sapiens_portable::Dims;
 
 mod common;
 
-/// Largest differences of the features' and the logits' reference, the logits' mean.
+/// Compares every activation that `file` has.
 fn check(dims: &Dims, seed: u64, file: &str) {
     let expected: HashMap<_, _> = common::reference(file).into_iter().map(|(n, s, v)| (n, (s, v))).collect();
-    let (shape, input) = &expected["input"];
+    let (input_shape, input) = &expected["input"];
     let network = common::network(dims, seed);
     println!("{file}");
     let mut seen = Vec::new();
-    let logits = network.forward_with(input.clone(), shape[2], shape[3], &mut |step, tensor| {
+    let logits = network.forward_with(input.clone(), input_shape[2], input_shape[3], &mut |step, tensor| {
         let name = step.to_string();
         let Some((shape, values)) = expected.get(&name) else { return };
         // Maps are planar in the reference.
         let tensor = if shape.len() == 4 { tensor.clone().permute([0, 3, 1, 2]) } else { tensor.clone() };
-        let (max, _) = common::difference(&name, &tensor.into_data().to_vec::<f32>().unwrap(), values);
-        assert!(max <= 0.002 || (name != "logits"), "{name}: {max}");
+        let (max, mean) = common::difference(&name, &tensor.into_data().to_vec::<f32>().unwrap(), values);
+        // Roundings of the second family's rotary embedding flip; a wrong activation is off by far more.
+        assert!(max <= 0.005 && mean <= 5e-4, "{name}: max {max} mean {mean}");
         seen.push(name);
     });
     let (shape, values) = &expected["logits"];
     assert_eq!(*shape, [1, logits.classes, logits.height, logits.width]);
-    assert_eq!(
-        [logits.height, logits.width],
-        dims.logits_size(common_side(&expected, 2), common_side(&expected, 3))
-    );
+    assert_eq!([logits.height, logits.width], dims.logits_size(input_shape[2], input_shape[3]));
     let (max, mean) = common::difference("logits", &logits.values, values);
     assert!(max <= 0.002 && mean <= 1e-4, "max {max} mean {mean}");
     let unseen: Vec<_> =
         expected.keys().filter(|n| *n != "input" && !n.starts_with("rope.") && !seen.contains(n)).collect();
     assert!(unseen.is_empty(), "never computed: {unseen:?}");
-}
-
-fn common_side(expected: &HashMap<String, (Vec<usize>, Vec<f32>)>, axis: usize) -> usize {
-    expected["input"].0[axis]
 }
 
 #[test]

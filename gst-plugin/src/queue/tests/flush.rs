@@ -40,7 +40,7 @@ fn results_that_arrive_after_a_flush_are_ignored_but_occupy_their_slots_until_th
     let mut machine = full();
     drop(machine.state.start_flush());
     machine.state.stop_flush();
-    assert_eq!((machine.state.free_slots(), machine.state.is_idle()), (0, false));
+    assert_eq!((machine.state.stats().in_flight, machine.state.is_idle()), (2, false));
     assert_eq!(machine.push(3), None);
     // Live, it needn't wait; the last labels are forgotten, and those that arrive are from before the flush.
     assert_eq!(machine.push_live(3), Some(Plan::Reuse(Why::Busy)));
@@ -68,7 +68,11 @@ fn a_flush_between_admission_and_commit_hands_the_frame_back() {
         assert!(!machine.state.is_idle(), "it may have been submitted");
         let refused = machine.state.commit(place, Frame(0)).expect_err("it is from before the flush");
         assert_eq!((refused.payload, refused.closed), (Frame(0), Closed::Flushing));
-        assert_eq!((machine.state.free_slots(), machine.state.is_idle()), (0, false), "it was submitted");
+        assert_eq!(
+            (machine.state.stats().in_flight, machine.state.is_idle()),
+            (1, false),
+            "it was submitted"
+        );
         assert!(machine.state.begin_receive());
         assert_eq!(machine.state.complete(Ok(0)), Some(Ok(0)));
         machine.state.stop_flush();

@@ -10,7 +10,7 @@ mod threads;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::state::{Answer, Head, Plan, State};
+use super::state::{Answer, Head, Reservation, State};
 use super::*;
 
 enum Numbers {}
@@ -50,6 +50,20 @@ enum Out {
 }
 
 use Out::{Dropped, Failed, Fresh, Pass, Reused, Wait};
+
+/// What becomes of a frame that comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Plan {
+    Infer,
+    Reuse(Why),
+    Drop(Why),
+}
+
+impl From<&Reservation> for Plan {
+    fn from(place: &Reservation) -> Self {
+        place.reuse.map_or(Self::Infer, Self::Reuse)
+    }
+}
 
 fn number(item: Item) -> u32 {
     let Frame(number) = item else { panic!("{item:?} is not a frame") };
@@ -108,11 +122,12 @@ impl Machine {
     fn push_frame(&mut self, frame: u32, times: FrameTimes) -> Option<Plan> {
         match self.state.admit(times) {
             Answer::Place(place) => {
-                if place.plan == Plan::Infer {
+                let plan = Plan::from(&place);
+                if plan == Plan::Infer {
                     self.flights.push_back(frame);
                 }
                 assert!(self.state.commit(place, Frame(frame)).is_ok());
-                Some(place.plan)
+                Some(plan)
             }
             Answer::Drop(why) => Some(Plan::Drop(why)),
             Answer::MustWait => None,
@@ -178,4 +193,13 @@ impl Clock for FakeClock {
 fn queue(slots: usize, settings: Settings) -> (TestQueue, Arc<FakeClock>) {
     let clock = Arc::new(FakeClock::default());
     (Queue::new(slots, settings, clock.clone()), clock)
+}
+
+/// Shuts the queue down when dropped, so that a test that fails doesn't wait for its threads forever.
+struct ShutDown<'a, T: Kinds>(&'a Queue<T>);
+
+impl<T: Kinds> Drop for ShutDown<'_, T> {
+    fn drop(&mut self) {
+        drop(self.0.shut_down());
+    }
 }

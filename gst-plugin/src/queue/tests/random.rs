@@ -103,7 +103,7 @@ impl World {
         let depth = self.queued.iter().filter(|item| matches!(item, Frame(_))).count();
         assert_eq!(self.state.stats().depth, depth);
         assert!(depth <= self.slots + 2, "the queue's bound");
-        assert_eq!(self.state.free_slots(), self.slots - self.flights.len(), "slots are conserved");
+        assert_eq!(self.state.stats().in_flight, self.flights.len(), "slots are conserved");
         assert_eq!(self.state.is_idle(), self.flights.is_empty());
     }
 
@@ -129,7 +129,8 @@ impl World {
             return self.state.cancel();
         }
         self.next += 1;
-        let infer = place.plan == Plan::Infer;
+        let plan = Plan::from(&place);
+        let infer = plan == Plan::Infer;
         assert!(!infer || self.flights.len() < self.slots);
         let flush = self.random.chance(1);
         if flush {
@@ -141,7 +142,7 @@ impl World {
         match self.state.commit(place, Frame(frame)) {
             Ok(()) => {
                 assert!(!flush);
-                self.known.insert(frame, Known { plan: place.plan, deadline: times.deadline });
+                self.known.insert(frame, Known { plan, deadline: times.deadline });
                 self.queued.push_back(Frame(frame));
             }
             Err(refused) => {

@@ -1,0 +1,237 @@
+//! The sink pad: frames are admitted and submitted, serialized events and queries take their place among them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use glib::subclass::prelude::*;
+use gst::prelude::*;
+use gst_video::VideoInfo;
+
+use super::imp::{CAT, SapiensSeg};
+use super::running::{Framed, Payload, Running};
+use super::{OutputChoice, caps};
+use crate::formats::{self, MappedFrame};
+use crate::queue::{Admission, Closed, FrameTimes, Refused};
+use crate::render::Shape;
+
+impl SapiensSeg {
+    pub(super) fn sink_chain(&self, buffer: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let running = self.running().ok_or(gst::FlowError::Flushing)?;
+        let (framed, times) = self.framed(&running, buffer)?;
+        match running.queue.admit(times) {
+            Err(closed) => Err(flow_of(closed)),
+            Ok(Admission::Drop(why)) => {
+                gst::debug!(CAT, imp = self, "frame dropped: {why:?}");
+                self.post_qos(&framed);
+                Ok(gst::FlowSuccess::Ok)
+            }
+            Ok(Admission::Reuse(permit, why)) => {
+                gst::trace!(CAT, imp = self, "frame not inferred: {why:?}");
+                permit.commit(Payload::Frame(framed)).map_err(|refused| flow_of(refused.closed))?;
+                Ok(gst::FlowSuccess::Ok)
+            }
+            Ok(Admission::Infer(permit)) => {
+                let Shape { video_info, frame_info } = &*framed.shape;
+                MappedFrame::new(framed.buffer.clone(), video_info, *frame_info)
+                    .and_then(|frame| running.segmenter.submit(frame))
+                    .map_err(|error| {
+                        gst::element_imp_error!(self, gst::StreamError::Failed, ["{error}"]);
+                        gst::FlowError::Error
+                    })?;
+                permit.commit(Payload::Frame(framed)).map_err(|refused| flow_of(refused.closed))?;
+                Ok(gst::FlowSuccess::Ok)
+            }
+        }
+    }
+
+    fn framed(&self, running: &Running, buffer: gst::Buffer) -> Result<(Framed, FrameTimes), gst::FlowError> {
+        let input = running.input();
+        let Some(shape) = input.shape.clone() else {
+            gst::element_imp_error!(self, gst::CoreError::Negotiation, ["a frame came before its caps"]);
+            return Err(gst::FlowError::NotNegotiated);
+        };
+        let running_time = input.segment.to_running_time(buffer.pts());
+        let times = FrameTimes {
+            pts: buffer.pts().map(Duration::from),
+            running_time: running_time.map(Duration::from),
+            deadline: running_time.and_then(|time| running.latency.deadline(time)),
+        };
+        let stream_time = input.segment.to_stream_time(buffer.pts());
+        Ok((Framed { buffer, shape, running_time, stream_time }, times))
+    }
+
+    pub(super) fn sink_event(&self, pad: &gst::Pad, event: gst::Event) -> bool {
+        gst::log!(CAT, obj = pad, "{event:?}");
+        let Some(running) = self.running() else {
+            return gst::Pad::event_default(pad, Some(&*self.obj()), event);
+        };
+        match event.view() {
+            gst::EventView::FlushStart(_) => {
+                let forwarded = self.push_everywhere(&event);
+                drop(running.queue.start_flush());
+                self.close_mask();
+                self.pause_tasks();
+                return forwarded;
+            }
+            gst::EventView::FlushStop(flush) => {
+                // Frames in flight give their buffers back first: upstream may be about to change its pool.
+                running.queue.wait_idle();
+                let forwarded = self.push_everywhere(&event);
+                {
+                    let mut input = running.input();
+                    input.eos = false;
+                    if flush.resets_time() {
+                        input.segment = gst::FormattedSegment::new();
+                    }
+                }
+                self.reset_flows();
+                running.queue.stop_flush();
+                return self.start_tasks().is_ok() && forwarded;
+            }
+            gst::EventView::Caps(given) => {
+                let Some(caps) = self.accept_caps(&running, given.caps()) else { return false };
+                return self
+                    .pass_event(&running, gst::event::Caps::builder(&caps).seqnum(event.seqnum()).build());
+            }
+            gst::EventView::Segment(segment) => {
+                let Ok(segment) = segment.segment().clone().downcast::<gst::ClockTime>() else {
+                    gst::element_imp_error!(
+                        self,
+                        gst::StreamError::Format,
+                        ["a segment in another format than time"]
+                    );
+                    return false;
+                };
+                running.input().segment = segment;
+            }
+            gst::EventView::StreamStart(_) => running.input().eos = false,
+            gst::EventView::Eos(_) => running.input().eos = true,
+            _ => {}
+        }
+        if event.is_serialized() {
+            self.pass_event(&running, event)
+        } else {
+            gst::Pad::event_default(pad, Some(&*self.obj()), event)
+        }
+    }
+
+    /// Queues an event.
+    fn pass_event(&self, running: &Running, event: gst::Event) -> bool {
+        match running.queue.pass(Payload::Event(event)) {
+            Ok(()) => true,
+            // Nobody takes from the queue until downstream takes frames again; by then it must know what they are.
+            Err(Refused { payload: Payload::Event(event), closed: Closed::Flow(_) }) if event.is_sticky() => {
+                self.forward_event(running, event)
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Takes over the caps of the frames to come; gives the caps that they come out with.
+    fn accept_caps(&self, running: &Running, given: &gst::CapsRef) -> Option<gst::Caps> {
+        let info = VideoInfo::from_caps(given).ok().filter(|info| !info.is_interlaced());
+        let shape = info.and_then(|video_info| {
+            let frame_info = formats::frame_info(&video_info)?;
+            Some(Shape { video_info, frame_info })
+        });
+        let caps = caps::forward(running.output, given);
+        let Some(shape) = shape.filter(|_| caps.is_fixed()) else {
+            gst::error!(CAT, imp = self, "caps {given} don't go with output {:?}", running.output);
+            return None;
+        };
+        let news = running.latency.set_rate(shape.video_info.fps());
+        running.input().shape = Some(Arc::new(shape));
+        self.ask_upstream_latency(running);
+        if news {
+            self.post_latency();
+        }
+        Some(caps)
+    }
+
+    /// Finds out whether the pipeline is live before the first frame asks.
+    fn ask_upstream_latency(&self, running: &Running) {
+        let mut query = gst::query::Latency::new();
+        if self.sinkpad.peer_query(&mut query) {
+            let (live, min, _) = query.result();
+            running.latency.set_upstream(live, min);
+        }
+    }
+
+    pub(super) fn sink_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
+        let output = self.running().map_or_else(|| self.settings().output, |running| running.output);
+        let serialized = query.is_serialized();
+        match query.view_mut() {
+            gst::QueryViewMut::Caps(query) => {
+                let allowed = self.allowed_on_sink(pad, output);
+                query.set_result(&filtered(allowed, query.filter()));
+                true
+            }
+            gst::QueryViewMut::AcceptCaps(query) => {
+                let accepted = query.caps().can_intersect(&self.allowed_on_sink(pad, output));
+                query.set_result(accepted);
+                true
+            }
+            gst::QueryViewMut::Allocation(_) => self.wait_turn() && self.answer_allocation(output, query),
+            _ if serialized => {
+                // Everything before it first, and then straight on from this thread: nothing can come between.
+                self.wait_turn() && self.srcpad.peer_query(query)
+            }
+            _ => gst::Pad::query_default(pad, Some(&*self.obj()), query),
+        }
+    }
+
+    /// Waits until what came before has been pushed; false if it never will be.
+    fn wait_turn(&self) -> bool {
+        let Some(running) = self.running() else { return false };
+        let (passed, turn) = crossbeam::channel::bounded(1);
+        // A flush drops the barrier, and with it the only sender.
+        running.queue.pass(Payload::Barrier(passed)).is_ok() && turn.recv().is_ok()
+    }
+
+    fn allowed_on_sink(&self, pad: &gst::Pad, output: OutputChoice) -> gst::Caps {
+        let downstream = self.srcpad.peer_query_caps(None);
+        let template = pad.pad_template_caps();
+        caps::backward(output, &downstream).intersect_with_mode(&template, gst::CapsIntersectMode::First)
+    }
+
+    /// Planes may lie anywhere, and frames in flight need buffers of their own.
+    fn answer_allocation(&self, output: OutputChoice, query: &mut gst::QueryRef) -> bool {
+        let frames_are_downstreams = matches!(output, OutputChoice::Meta | OutputChoice::Overlay);
+        let answered = frames_are_downstreams && self.srcpad.peer_query(query);
+        let more = self.settings().slots + 1;
+        let gst::QueryViewMut::Allocation(allocation) = query.view_mut() else { return false };
+        if answered {
+            let pools: Vec<_> = allocation
+                .allocation_pools()
+                .map(|(pool, size, min, max)| (pool.map(|p| p.to_owned()), size, min, max))
+                .collect();
+            for (index, (pool, size, min, max)) in pools.into_iter().enumerate() {
+                let min = min + more;
+                // A pool of a fixed size that is too small is no use; upstream makes one of its own of that size.
+                let (pool, max) = if max != 0 && max < min { (None, 0) } else { (pool, max) };
+                allocation.set_nth_allocation_pool(index as u32, pool.as_ref(), size, min, max);
+            }
+        } else if let Some(info) = allocation.caps().and_then(|caps| VideoInfo::from_caps(caps).ok()) {
+            allocation.add_allocation_pool(None::<&gst::BufferPool>, info.size() as u32, more, 0);
+        }
+        if allocation.find_allocation_meta::<gst_video::VideoMeta>().is_none() {
+            allocation.add_allocation_meta::<gst_video::VideoMeta>(None);
+        }
+        true
+    }
+}
+
+/// What `allowed` leaves of a caps query's filter.
+pub(super) fn filtered(allowed: gst::Caps, filter: Option<&gst::CapsRef>) -> gst::Caps {
+    match filter {
+        Some(filter) => filter.intersect_with_mode(&allowed, gst::CapsIntersectMode::First),
+        None => allowed,
+    }
+}
+
+fn flow_of(closed: Closed<gst::FlowError>) -> gst::FlowError {
+    match closed {
+        Closed::Flushing | Closed::Stopped => gst::FlowError::Flushing,
+        Closed::Flow(flow) => flow,
+    }
+}

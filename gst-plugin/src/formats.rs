@@ -1,0 +1,159 @@
+//! GStreamer's video formats and colorimetry as the library's, and mapped buffers as its frames.
+
+use gst_video::prelude::*;
+use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
+use sapiens_model::frame::MAX_FRAME_SIDE;
+use sapiens_model::{
+    Colorimetry, Frame, FrameInfo, FrameView, FrameViewMut, Matrix, PixelFormat, Plane, PlaneMut, Range,
+    SegmentError,
+};
+
+/// The formats that frames come in, in the order they are offered.
+pub(crate) const FORMATS: [(VideoFormat, PixelFormat); 17] = [
+    (VideoFormat::Nv12, PixelFormat::Nv12),
+    (VideoFormat::Nv21, PixelFormat::Nv21),
+    (VideoFormat::I420, PixelFormat::I420),
+    (VideoFormat::Yv12, PixelFormat::Yv12),
+    (VideoFormat::Yuy2, PixelFormat::Yuy2),
+    (VideoFormat::Uyvy, PixelFormat::Uyvy),
+    (VideoFormat::Rgb, PixelFormat::Rgb),
+    (VideoFormat::Bgr, PixelFormat::Bgr),
+    (VideoFormat::Rgba, PixelFormat::Rgba),
+    (VideoFormat::Bgra, PixelFormat::Bgra),
+    (VideoFormat::Rgbx, PixelFormat::Rgbx),
+    (VideoFormat::Bgrx, PixelFormat::Bgrx),
+    (VideoFormat::Xrgb, PixelFormat::Xrgb),
+    (VideoFormat::Xbgr, PixelFormat::Xbgr),
+    (VideoFormat::Argb, PixelFormat::Argb),
+    (VideoFormat::Abgr, PixelFormat::Abgr),
+    (VideoFormat::Gray8, PixelFormat::Gray8),
+];
+
+/// What `output=alpha` makes of a format: itself where it has alpha, its twin with alpha where a byte is unused.
+pub(crate) fn with_alpha(format: VideoFormat) -> Option<VideoFormat> {
+    match format {
+        VideoFormat::Rgba | VideoFormat::Rgbx => Some(VideoFormat::Rgba),
+        VideoFormat::Bgra | VideoFormat::Bgrx => Some(VideoFormat::Bgra),
+        VideoFormat::Argb | VideoFormat::Xrgb => Some(VideoFormat::Argb),
+        VideoFormat::Abgr | VideoFormat::Xbgr => Some(VideoFormat::Abgr),
+        _ => None,
+    }
+}
+
+/// Caps of progressive raw video in system memory in any of `formats`.
+pub(crate) fn video_caps(formats: impl IntoIterator<Item = VideoFormat>) -> gst::Caps {
+    let side = gst::IntRange::new(1, MAX_FRAME_SIDE as i32);
+    gst::Caps::builder("video/x-raw")
+        .field("format", gst::List::new(formats.into_iter().map(|format| format.to_str())))
+        .field("width", side)
+        .field("height", side)
+        .field(
+            "framerate",
+            gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1)),
+        )
+        .field("interlace-mode", "progressive")
+        .build()
+}
+
+/// What the frames of these caps are to the library; none for a format that isn't in [`FORMATS`].
+pub(crate) fn frame_info(info: &VideoInfo) -> Option<FrameInfo> {
+    let (_, format) = FORMATS.iter().find(|(format, _)| *format == info.format())?;
+    let colorimetry = info.colorimetry();
+    let matrix = match colorimetry.matrix() {
+        VideoColorMatrix::Bt709 => Matrix::Bt709,
+        VideoColorMatrix::Bt2020 => Matrix::Bt2020,
+        // Gray and RGB don't say, and the other matrices (FCC, SMPTE 240M) have nearly these weights.
+        _ => Matrix::Bt601,
+    };
+    let range = match colorimetry.range() {
+        VideoColorRange::Range16_235 => Range::Limited,
+        VideoColorRange::Range0_255 => Range::Full,
+        _ if *format == PixelFormat::Gray8 => Range::Full,
+        _ => Range::Limited,
+    };
+    Some(FrameInfo {
+        format: *format,
+        width: info.width() as usize,
+        height: info.height() as usize,
+        colorimetry: Colorimetry { matrix, range },
+    })
+}
+
+/// A buffer mapped for reading, which an engine holds while it reads.
+pub(crate) struct MappedFrame {
+    frame: gst_video::VideoFrame<gst_video::video_frame::Readable>,
+    info: FrameInfo,
+}
+
+impl MappedFrame {
+    /// Maps `buffer`, whose caps are `video_info`.
+    pub(crate) fn new(
+        buffer: gst::Buffer,
+        video_info: &VideoInfo,
+        info: FrameInfo,
+    ) -> Result<Self, SegmentError> {
+        let frame = gst_video::VideoFrame::from_buffer_readable(buffer, video_info).map_err(|buffer| {
+            SegmentError::new(
+                sapiens_model::ErrorKind::InvalidFrame,
+                format!(
+                    "a buffer of {} bytes can't be mapped as {} of {} x {}: expected {} bytes",
+                    buffer.size(),
+                    info.format,
+                    info.width,
+                    info.height,
+                    video_info.size()
+                ),
+            )
+        })?;
+        let mapped = Self { frame, info };
+        // Checked here, so that `view` can't fail.
+        mapped.try_view()?;
+        Ok(mapped)
+    }
+
+    fn try_view(&self) -> Result<FrameView<'_>, SegmentError> {
+        let strides = self.frame.plane_stride();
+        let planes = self.frame.planes_data();
+        let planes: [Plane<'_>; 3] = std::array::from_fn(|index| Plane {
+            data: planes[index],
+            stride: strides.get(index).map_or(0, |&stride| usize::try_from(stride).unwrap_or(0)),
+        });
+        FrameView::new(self.info, &planes[..self.info.format.planes()])
+    }
+}
+
+impl Frame for MappedFrame {
+    fn view(&self) -> FrameView<'_> {
+        self.try_view().unwrap_or_else(|error| unreachable!("checked when it was mapped: {error}"))
+    }
+}
+
+/// Has `paint` write on the frame in `buffer`. What others share of the buffer is copied first.
+pub(crate) fn paint(
+    buffer: &mut gst::BufferRef,
+    video_info: &VideoInfo,
+    info: FrameInfo,
+    paint: impl FnOnce(&mut FrameViewMut<'_>) -> Result<(), SegmentError>,
+) -> Result<(), SegmentError> {
+    let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, video_info).map_err(|_| {
+        SegmentError::new(
+            sapiens_model::ErrorKind::InvalidFrame,
+            format!(
+                "a buffer of {} of {} x {} can't be mapped for writing",
+                info.format, info.width, info.height
+            ),
+        )
+    })?;
+    let mut strides = [0; 3];
+    for (stride, &given) in strides.iter_mut().zip(frame.plane_stride()) {
+        *stride = usize::try_from(given).unwrap_or(0);
+    }
+    let [first, second, third, _] = frame.planes_data_mut();
+    let plane = |data, index: usize| PlaneMut { data, stride: strides[index] };
+    let mut view = match info.format.planes() {
+        1 => FrameViewMut::new(info, [plane(first, 0)])?,
+        2 => FrameViewMut::new(info, [plane(first, 0), plane(second, 1)])?,
+        _ => FrameViewMut::new(info, [plane(first, 0), plane(second, 1), plane(third, 2)])?,
+    };
+    paint(&mut view)
+}

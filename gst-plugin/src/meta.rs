@@ -1,0 +1,123 @@
+//! `SapiensSegMeta`: the labels of a frame, on the frame.
+//!
+//! A custom meta, so that C, Rust and Python read it without a header of ours: a structure with the fields
+//!
+//! | field | type | what |
+//! |---|---|---|
+//! | `mask` | `GstBuffer` | GRAY8, a class number per pixel, stride = `width`, with a `GstVideoMeta` |
+//! | `width`, `height` | `guint` | of the mask |
+//! | `classes` | `GstArray` of strings | names by class number |
+//! | `variant` | string | which model |
+//! | `backend` | string | what ran |
+//! | `reused` | boolean | whether the labels are those of an earlier frame |
+//! | `labels-pts` | `guint64` | timestamp of the frame the labels were made from, or `GST_CLOCK_TIME_NONE` |
+//! | `inference-ns` | `guint64` | how long the labels took |
+
+use std::sync::Once;
+use std::time::Duration;
+
+use glib::translate::IntoGlib;
+use sapiens_model::ModelCard;
+
+use crate::labels::Labels;
+
+/// The meta's name, for `gst_buffer_get_custom_meta`.
+pub const NAME: &str = "SapiensSegMeta";
+
+/// Registers the meta, once in a process.
+pub(crate) fn register() {
+    static REGISTERED: Once = Once::new();
+    // No tags: then converters and scalers keep it.
+    REGISTERED.call_once(|| gst::meta::CustomMeta::register(NAME, &[]));
+}
+
+/// What is the same in every meta of a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Model {
+    classes: gst::Array,
+    variant: String,
+}
+
+impl Model {
+    pub(crate) fn new(card: &ModelCard) -> Self {
+        Self {
+            classes: gst::Array::new(card.classes.iter().map(|class| class.name.as_str())),
+            variant: card.name().to_owned(),
+        }
+    }
+}
+
+/// A timestamp as GStreamer writes it.
+pub(crate) fn clock_time(time: Option<Duration>) -> u64 {
+    time.and_then(|time| gst::ClockTime::try_from(time).ok()).into_glib()
+}
+
+/// Puts `labels` on `buffer`, in place of any that are there.
+pub(crate) fn attach(
+    buffer: &mut gst::BufferRef,
+    model: &Model,
+    labels: &std::sync::Arc<Labels>,
+    reused: bool,
+    labels_pts: Option<Duration>,
+) -> Result<(), glib::BoolError> {
+    if let Ok(old) = gst::meta::CustomMeta::from_mut_buffer(buffer, NAME) {
+        // One meta of a kind: a second sapiensseg in a pipeline says the last word.
+        let _ = old.remove();
+    }
+    let mut meta = gst::meta::CustomMeta::add(buffer, NAME)?;
+    let structure = meta.mut_structure();
+    structure.set("mask", labels.to_buffer());
+    structure.set("width", labels.map().width() as u32);
+    structure.set("height", labels.map().height() as u32);
+    structure.set("classes", model.classes.clone());
+    structure.set("variant", model.variant.as_str());
+    structure.set("backend", labels.backend.to_string());
+    structure.set("reused", reused);
+    structure.set("labels-pts", clock_time(labels_pts));
+    structure.set("inference-ns", u64::try_from(labels.timing.total().as_nanos()).unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// What [`SapiensSegMeta`](self) says, read back.
+#[derive(Debug, Clone)]
+pub struct SapiensSegMeta {
+    /// GRAY8 without padding, a class number per pixel.
+    pub mask: gst::Buffer,
+    /// Of the mask.
+    pub width: u32,
+    /// Of the mask.
+    pub height: u32,
+    /// Names by class number.
+    pub classes: Vec<String>,
+    /// Which model.
+    pub variant: String,
+    /// What ran.
+    pub backend: String,
+    /// Whether the labels are those of an earlier frame.
+    pub reused: bool,
+    /// Timestamp of the frame that the labels were made from.
+    pub labels_pts: Option<gst::ClockTime>,
+    /// How long the labels took.
+    pub inference: gst::ClockTime,
+}
+
+impl SapiensSegMeta {
+    /// The meta of a buffer, if it has one.
+    pub fn from_buffer(buffer: &gst::BufferRef) -> Option<Self> {
+        let meta = gst::meta::CustomMeta::from_buffer(buffer, NAME).ok()?;
+        let structure = meta.structure();
+        let classes = structure.get::<gst::ArrayRef<'_>>("classes").ok()?;
+        let labels_pts = structure.get::<u64>("labels-pts").ok()?;
+        Some(Self {
+            mask: structure.get("mask").ok()?,
+            width: structure.get("width").ok()?,
+            height: structure.get("height").ok()?,
+            classes: classes.iter().filter_map(|name| name.get::<String>().ok()).collect(),
+            variant: structure.get("variant").ok()?,
+            backend: structure.get("backend").ok()?,
+            reused: structure.get("reused").ok()?,
+            labels_pts: (labels_pts != u64::MAX).then(|| gst::ClockTime::from_nseconds(labels_pts)),
+            inference: gst::ClockTime::from_nseconds(structure.get("inference-ns").ok()?),
+        })
+    }
+}
