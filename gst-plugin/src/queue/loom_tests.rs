@@ -1,7 +1,7 @@
 //! Where threads meet: loom runs every order of their steps (up to the bound on preemptions below) and fails on a
 //! wake-up that is lost, as that is a deadlock.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p gst-plugin-sapiensseg --lib --release loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p gst-plugin-sapiensseg --no-default-features --lib --release loom`
 
 use std::time::Duration;
 
@@ -137,6 +137,29 @@ fn loom_a_submission_that_fails_gives_the_slot_to_who_waits_for_it() {
         drop(permit);
         other.join().unwrap();
         queue.wait_idle();
+    });
+}
+
+#[test]
+fn loom_a_submission_that_fails_wakes_who_waits_for_idleness_and_for_the_end() {
+    model(3, || {
+        let (queue, _) = queue(1);
+        let Ok(Admission::Infer(permit)) = queue.admit(NOT_LIVE) else { panic!("the slot is free") };
+        let idle = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.wait_idle())
+        };
+        drop(permit);
+        idle.join().unwrap();
+    });
+    model(3, || {
+        let (queue, _) = queue(1);
+        let Ok(Admission::Infer(permit)) = queue.admit(NOT_LIVE) else { panic!("the slot is free") };
+        drop(queue.shut_down());
+        // It may have been submitted, so the labels thread stays until it's known.
+        let labels = labels_thread(&queue);
+        drop(permit);
+        labels.join().unwrap();
     });
 }
 

@@ -1,7 +1,7 @@
 //! The locks of the queue, exchanged for loom's where its models are checked.
 //!
 //! The models are run by
-//! `RUSTFLAGS="--cfg loom" cargo test -p gst-plugin-sapiensseg --lib --release loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p gst-plugin-sapiensseg --no-default-features --lib --release loom`.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Network, Output, Worker};
 use crate::backend::{Backend, Device, Mode, Precision};
 use crate::error::{ErrorKind, Result, SegmentError};
-use crate::frame::FrameView;
+use crate::frame::Frame;
 
 /// What happens to one frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,17 +39,20 @@ struct FakeNetwork {
 }
 
 impl Network for FakeNetwork {
-    fn infer(&mut self, frame: &FrameView<'_>, output: &mut Output) -> Result<()> {
+    fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
+        let view = frame.view();
+        let (width, height) = (view.width(), view.height());
+        self.rgb.resize(width * height * 3, 0);
+        view.write_rgb(&mut self.rgb);
+        drop(frame);
         let turn = (self.script)(self.frames);
         self.frames += 1;
         std::thread::sleep(turn.delay);
-        output.labels.resize(frame.width(), frame.height());
+        output.labels.resize(width, height);
         output.timing = super::Timing { network: turn.delay, ..Default::default() };
         match turn.outcome {
             Outcome::Fill(class) => output.labels.labels_mut().fill(class),
             Outcome::GreenOver16 => {
-                self.rgb.resize(frame.width() * frame.height() * 3, 0);
-                frame.write_rgb(&mut self.rgb);
                 for (label, pixel) in output.labels.labels_mut().iter_mut().zip(self.rgb.as_chunks::<3>().0) {
                     *label = pixel[1] / 16;
                 }

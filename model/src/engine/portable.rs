@@ -11,7 +11,7 @@ use super::{Engine, Logits, Network, Output, Timing, Worker};
 use crate::backend::Backend;
 use crate::card::{Family, ModelCard};
 use crate::error::{ErrorKind, Result, SegmentError};
-use crate::frame::FrameView;
+use crate::frame::Frame;
 use crate::input_size::{InputSize, Placement};
 use crate::label_map::LabelMap;
 use crate::preprocess::Preprocessor;
@@ -95,16 +95,19 @@ struct PortableNetwork {
 }
 
 impl Network for PortableNetwork {
-    fn infer(&mut self, frame: &FrameView<'_>, output: &mut Output) -> Result<()> {
+    fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
         let Self { card, network, preprocessor, bands, pool, input_size, keep_logits } = self;
-        let placement = input_size.place(card, frame.width(), frame.height())?;
+        let view = frame.view();
+        let (frame_width, frame_height) = (view.width(), view.height());
+        let placement = input_size.place(card, frame_width, frame_height)?;
         let start = Instant::now();
-        let input = preprocessor.run(frame, placement);
+        let input = preprocessor.run(&view, placement);
+        drop(frame);
         let preprocessed = Instant::now();
         let (width, height) = placement.canvas;
         let logits = pool.install(|| network.forward(input, height, width));
         let inferred = Instant::now();
-        output.labels.resize(frame.width(), frame.height());
+        output.labels.resize(frame_width, frame_height);
         pool.install(|| bands.label(&logits, placement, &mut output.labels));
         output.timing = Timing {
             preprocess: preprocessed - start,

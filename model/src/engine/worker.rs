@@ -11,12 +11,13 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use super::{Engine, Output};
 use crate::backend::Backend;
 use crate::error::{ErrorKind, Result, SegmentError};
-use crate::frame::{Frame, FrameView};
+use crate::frame::Frame;
 
 /// A network that makes an output of a frame before it returns.
 pub(crate) trait Network: Send + 'static {
-    /// Labels `frame` into `output`, whose memory it reuses.
-    fn infer(&mut self, frame: &FrameView<'_>, output: &mut Output) -> Result<()>;
+    /// Labels `frame` into `output`, whose memory it reuses. Drops the frame as soon as it has read the pixels, so
+    /// that their owner has them back while the network runs.
+    fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()>;
 }
 
 /// Room for the network's own recursion and burn's; a streaming thread's stack is too small for both.
@@ -76,14 +77,13 @@ fn serve(mut network: impl Network, queue: &Receiver<Job>, slots: &[(Sender<Done
     for Job { slot, frame, mut output } in queue {
         let (results, cancelled) = &slots[slot];
         let result = if cancelled.load(Ordering::Acquire) {
+            drop(frame);
             Err(SegmentError::new(ErrorKind::Engine, "the frame was discarded before inference began"))
         } else {
             // The network's buffers hold no invariants from frame to frame, and its output is written anew.
-            catch_unwind(AssertUnwindSafe(|| network.infer(&frame.view(), &mut output)))
+            catch_unwind(AssertUnwindSafe(|| network.infer(frame, &mut output)))
                 .unwrap_or_else(|panic| Err(panicked(&*panic)))
         };
-        // The pixels go back to their owner before anybody learns that the frame is done.
-        drop(frame);
         if results.send(Done { output, result }).is_err() {
             return;
         }

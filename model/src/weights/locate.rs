@@ -31,7 +31,7 @@ pub(super) fn locate(
     let Some((weights, file)) = published.and_then(|weights| Some((weights, weights.file.as_deref()?)))
     else {
         return Err(not_found(format!(
-            "no weights are known to be published for {}: say where they are with weights=<file or folder>, or use variant=demo, which needs none",
+            "no weights are known to be published for {}: say where they are with weights=<file or folder>; variant=demo, which is to come, will need none",
             card.name()
         )));
     };
@@ -55,7 +55,7 @@ pub(super) fn locate(
         ));
     }
     message.push_str(
-        "or say where they are with weights=<file or folder>, or use variant=demo, which needs none\n",
+        "or say where they are with weights=<file or folder>; variant=demo, which is to come, will need none\n",
     );
     match demand() {
         Some(demand) => message.push_str(&format!("besides, {demand}")),

@@ -29,7 +29,8 @@ fn ten_seconds(slots: usize, late: Late, inference: Duration) -> (Left, Stats) {
     let mut engine_free = Duration::ZERO;
     let mut results = std::collections::VecDeque::new();
     let mut now = Duration::ZERO;
-    loop {
+    // Each step is an arrival, a result or a deadline.
+    for _ in 0..3 * FRAMES {
         if results.front().is_some_and(|&at| at <= now) {
             results.pop_front();
             machine.complete();
@@ -55,6 +56,7 @@ fn ten_seconds(slots: usize, late: Late, inference: Duration) -> (Left, Stats) {
             None => return (left, machine.state.stats()),
         }
     }
+    panic!("it stands still at {now:?}");
 }
 
 #[test]

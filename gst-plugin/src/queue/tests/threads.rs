@@ -264,6 +264,7 @@ fn flush_storm() {
             pushed
         });
         scope.spawn(move || {
+            let _ending = ShutDown(queue);
             let mut random = Random::new(2);
             while let Some(ticket) = queue.ticket() {
                 pause(&mut random);
@@ -272,6 +273,7 @@ fn flush_storm() {
             }
         });
         let taker = scope.spawn(move || {
+            let _ending = ShutDown(queue);
             let mut random = Random::new(3);
             let mut seen = Vec::new();
             loop {
