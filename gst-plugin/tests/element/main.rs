@@ -1,0 +1,5 @@
+//! The element in harnesses and pipelines, on the fake engine: scripted labels, delays and failures.
+//!
+//! Run with `G_DEBUG=fatal-criticals`, so that a critical warning of GLib or GStreamer ends the test.
+
+mod common;
