@@ -2,33 +2,45 @@
 # then needs nothing but the package registries.
 
 CARGO ?= cargo
+# One set of features for everything, so that burn is compiled once.
+FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size
+SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
+export SAPIENSSEG_CLIPS
 
-.PHONY: help test check deps fmt clippy unit full-size doc build clean
+.PHONY: help test check deps clips fmt clippy unit loom full-size doc build clean
 
 help:
 	@echo "make build      the sapiens command and the GStreamer plugin, optimised, in target/release"
 	@echo "make test       everything that CI runs: format, lints, tests, full-size networks, documentation"
-	@echo "make check      the same without the full-size networks (some minutes less)"
+	@echo "make check      the same without the full-size networks and the thread models (some minutes less)"
 	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
+	@echo "make loom       every interleaving of the threads that meet in the element's queue"
 
-test: check full-size
+test: check full-size loom
 
-check: deps fmt clippy unit doc
+check: deps clips fmt clippy unit doc
 
 deps:
 	@tools/install-deps.sh
+
+clips: deps
+	@tools/fetch-clips.sh
 
 fmt:
 	$(CARGO) fmt --all --check
 
 clippy: deps
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
 
-unit: deps
-	$(CARGO) test --workspace --locked
+# full_size has a target of its own, and runs alone.
+unit: deps clips
+	G_DEBUG=fatal-criticals $(CARGO) test --workspace --locked --features $(FEATURES) -- --skip full_size
 
 full-size:
-	$(CARGO) test --workspace --locked --features sapiens-portable/full-size --test full_size -- --nocapture
+	$(CARGO) test --workspace --locked --features $(FEATURES) --test full_size -- --nocapture --test-threads=1
+
+loom: deps
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom -p gst-plugin-sapiensseg --no-default-features --lib loom
 
 doc: deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

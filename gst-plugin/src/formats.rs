@@ -60,9 +60,10 @@ pub(crate) fn frame_info(info: &VideoInfo) -> Option<FrameInfo> {
     let (_, format) = FORMATS.iter().find(|(format, _)| *format == info.format())?;
     let colorimetry = info.colorimetry();
     let matrix = match colorimetry.matrix() {
-        VideoColorMatrix::Bt709 => Matrix::Bt709,
+        // SMPTE 240M, of the first high-definition video, has nearly BT.709's weights.
+        VideoColorMatrix::Bt709 | VideoColorMatrix::Smpte240m => Matrix::Bt709,
         VideoColorMatrix::Bt2020 => Matrix::Bt2020,
-        // Gray and RGB don't say, and the other matrices (FCC, SMPTE 240M) have nearly these weights.
+        // Gray and RGB don't say, and FCC has nearly these weights.
         _ => Matrix::Bt601,
     };
     let range = match colorimetry.range() {
@@ -79,6 +80,71 @@ pub(crate) fn frame_info(info: &VideoInfo) -> Option<FrameInfo> {
     })
 }
 
+/// How planes lie in a buffer's memories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Planes {
+    /// Each in one memory, which is what mapping a plane takes for granted.
+    Whole,
+    /// One begins in a memory and ends in another.
+    Scattered,
+}
+
+/// Checks what a buffer's video meta says of its planes: mapping believes it, however far past the memory's end it
+/// points.
+///
+/// # Errors
+/// `InvalidFrame` if the meta is of another format or size than the caps, or its planes aren't in the buffer.
+fn planes_of(
+    buffer: &gst::BufferRef,
+    video_info: &VideoInfo,
+    info: FrameInfo,
+) -> Result<Planes, SegmentError> {
+    // Without a meta planes lie as caps alone say, all memories are mapped as one, and their size is checked.
+    let Some(meta) = buffer.meta::<gst_video::VideoMeta>() else { return Ok(Planes::Whole) };
+    let FrameInfo { format, width, height, .. } = info;
+    let invalid = |what: String| {
+        Err(SegmentError::new(
+            sapiens_model::ErrorKind::InvalidFrame,
+            format!("the video meta of a buffer with caps of {format} of {width} x {height} {what}"),
+        ))
+    };
+    if (meta.format(), meta.width(), meta.height())
+        != (video_info.format(), video_info.width(), video_info.height())
+    {
+        return invalid(format!("is of {} of {} x {}", meta.format(), meta.width(), meta.height()));
+    }
+    let mut planes = Planes::Whole;
+    for (index, (&offset, &stride)) in meta.offset().iter().zip(meta.stride()).enumerate() {
+        let (row_bytes, rows) = info.plane_size(index);
+        let needed = usize::try_from(stride)
+            .ok()
+            .filter(|&stride| stride >= row_bytes)
+            .and_then(|stride| stride.checked_mul(rows - 1)?.checked_add(row_bytes));
+        let end = needed.and_then(|needed| needed.checked_add(offset));
+        let (Some(needed), Some(end)) = (needed, end) else {
+            return invalid(format!("has stride {stride} in plane {index}: expected at least {row_bytes}"));
+        };
+        let memory = buffer.find_memory(offset..offset.saturating_add(1));
+        let Some((memory, skip)) = memory.filter(|_| end <= buffer.size()) else {
+            return invalid(format!(
+                "has plane {index} end at byte {end}: expected {} at most, the buffer's size",
+                buffer.size()
+            ));
+        };
+        if buffer.peek_memory(memory.start).size() - skip < needed {
+            planes = Planes::Scattered;
+        }
+    }
+    Ok(planes)
+}
+
+/// Puts a buffer's memories together in one; those that others share are copied.
+fn gather(buffer: &mut gst::BufferRef) {
+    if let Some(memory) = buffer.all_memory() {
+        buffer.replace_all_memory(memory);
+    }
+}
+
 /// A buffer mapped for reading, which an engine holds while it reads.
 pub(crate) struct MappedFrame {
     frame: gst_video::VideoFrame<gst_video::video_frame::Readable>,
@@ -88,10 +154,13 @@ pub(crate) struct MappedFrame {
 impl MappedFrame {
     /// Maps `buffer`, whose caps are `video_info`.
     pub(crate) fn new(
-        buffer: gst::Buffer,
+        mut buffer: gst::Buffer,
         video_info: &VideoInfo,
         info: FrameInfo,
     ) -> Result<Self, SegmentError> {
+        if planes_of(&buffer, video_info, info)? == Planes::Scattered {
+            gather(buffer.make_mut());
+        }
         let frame = gst_video::VideoFrame::from_buffer_readable(buffer, video_info).map_err(|buffer| {
             SegmentError::new(
                 sapiens_model::ErrorKind::InvalidFrame,
@@ -135,6 +204,9 @@ pub(crate) fn paint(
     info: FrameInfo,
     paint: impl FnOnce(&mut FrameViewMut<'_>) -> Result<(), SegmentError>,
 ) -> Result<(), SegmentError> {
+    if planes_of(buffer, video_info, info)? == Planes::Scattered {
+        gather(buffer);
+    }
     let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, video_info).map_err(|_| {
         SegmentError::new(
             sapiens_model::ErrorKind::InvalidFrame,

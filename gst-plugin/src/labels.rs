@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sapiens_model::{Backend, LabelMap, Timing};
 
+use crate::meta::gray_buffer;
+
 /// The labels of one frame, shared by its meta, its overlay, the `mask` pad and the frames that reuse them.
 #[derive(Debug)]
 pub(crate) struct Labels {
@@ -37,20 +39,7 @@ impl Labels {
     /// The labels as a GRAY8 buffer without padding between rows, which shares their memory and must not be written.
     pub(crate) fn to_buffer(self: &Arc<Self>) -> gst::Buffer {
         let (width, height) = (self.map.width() as u32, self.map.height() as u32);
-        let mut buffer = gst::Buffer::from_slice(Bytes(self.clone()));
-        if let Some(buffer) = buffer.get_mut() {
-            // The format, size and stride are consistent by construction, so that this doesn't fail.
-            let _ = gst_video::VideoMeta::add_full(
-                buffer,
-                gst_video::VideoFrameFlags::empty(),
-                gst_video::VideoFormat::Gray8,
-                width,
-                height,
-                &[0],
-                &[width as i32],
-            );
-        }
-        buffer
+        gray_buffer(Bytes(self.clone()), width, height)
     }
 }
 
@@ -115,6 +104,8 @@ mod tests {
         let address = labels.map().labels().as_ptr();
         let buffer = labels.to_buffer();
         drop(labels);
+        assert_eq!((buffer.size(), buffer.n_memory()), (61 * 3, 1));
+        assert_eq!(buffer.meta::<gst_video::VideoMeta>().unwrap().stride(), [61]);
         assert_eq!(
             buffer.map_readable().unwrap().as_ptr(),
             address,

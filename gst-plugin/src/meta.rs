@@ -12,6 +12,21 @@
 //! | `reused` | boolean | whether the labels are those of an earlier frame |
 //! | `labels-pts` | `guint64` | timestamp of the frame the labels were made from, or `GST_CLOCK_TIME_NONE` |
 //! | `inference-ns` | `guint64` | how long the labels took |
+//!
+//! Downstream, in GStreamer 1.22, the mask always fits the frame it is on, or there is none:
+//!
+//! | what happens to the frame | what happens to the meta |
+//! |---|---|
+//! | queue, tee, copies shallow and deep, changes in place (`videobalance`, `textoverlay`) | stays |
+//! | `videoconvert` | stays |
+//! | `videoscale`, `videoconvertscale`, same display aspect ratio | its mask is scaled to the nearest label |
+//! | the same, another display aspect ratio: borders are added, or the picture is stretched | goes |
+//! | `videocrop`, `videobox`, a part of the buffer is copied | goes |
+//! | `videoflip` when it turns frames | goes |
+//! | `vp8enc` and what else makes a buffer that isn't a frame | may stay, and is of the frame before |
+//! | `compositor` and what else makes one frame of several | goes |
+
+mod transform;
 
 use std::sync::Once;
 use std::time::Duration;
@@ -27,8 +42,33 @@ pub const NAME: &str = "SapiensSegMeta";
 /// Registers the meta, once in a process.
 pub(crate) fn register() {
     static REGISTERED: Once = Once::new();
-    // No tags: then converters and scalers keep it.
-    REGISTERED.call_once(|| gst::meta::CustomMeta::register(NAME, &[]));
+    REGISTERED.call_once(transform::register);
+}
+
+/// A GRAY8 buffer without padding between rows.
+pub(crate) fn gray_buffer(bytes: impl AsRef<[u8]> + Send + 'static, width: u32, height: u32) -> gst::Buffer {
+    let mut buffer = gst::Buffer::from_slice(bytes);
+    let writable = buffer.make_mut();
+    // The bindings give a meta only to a buffer of the size that rows of a multiple of four bytes need. What is
+    // missing is taken away again: the meta says that rows have no padding.
+    let missing = ((width.next_multiple_of(4) - width) * height) as usize;
+    if missing > 0 {
+        writable.append_memory(gst::Memory::from_slice(vec![0; missing]));
+    }
+    // The format, size and stride are consistent by construction, so that this doesn't fail.
+    let _ = gst_video::VideoMeta::add_full(
+        writable,
+        gst_video::VideoFrameFlags::empty(),
+        gst_video::VideoFormat::Gray8,
+        width,
+        height,
+        &[0],
+        &[width as i32],
+    );
+    if missing > 0 {
+        writable.remove_memory(1);
+    }
+    buffer
 }
 
 /// What is the same in every meta of a stream.

@@ -21,15 +21,17 @@ pub fn paint_overlay(
 ) -> Result<()> {
     let info = frame.info();
     check_size(info, labels)?;
+    if opacity <= 0.0 {
+        return Ok(());
+    }
     match info.format.layout() {
         Layout::Packed(packed) => {
             let blend = Blend::new(palette, opacity, |color| color);
             for y in 0..info.height {
                 let row = frame.row_mut(0, y);
-                // A constant step lets the compiler vectorise the row.
                 match packed.step {
-                    3 => blend.packed_row::<3>(row, labels.row(y), packed),
-                    _ => blend.packed_row::<4>(row, labels.row(y), packed),
+                    3 => packed_row::<3, 48>(&blend, row, labels.row(y), packed),
+                    _ => packed_row::<4, 16>(&blend, row, labels.row(y), packed),
                 }
             }
         }
@@ -37,25 +39,35 @@ pub fn paint_overlay(
             let to_yuv = RgbToYuv::new(info.colorimetry);
             let blend = Blend::new(palette, opacity, |color| to_yuv.convert(color));
             for y in 0..info.height {
-                blend.luma_row(frame.row_mut(0, y), labels.row(y), 1);
+                luma_row(&blend, frame.row_mut(0, y), labels.row(y), 0, 1);
             }
         }
         Layout::Yuv(yuv) => {
             let to_yuv = RgbToYuv::new(info.colorimetry);
             let blend = Blend::new(palette, opacity, |color| to_yuv.convert(color));
-            for y in 0..info.height {
-                blend.luma_row(&mut frame.row_mut(yuv.y.plane, y)[yuv.y.offset..], labels.row(y), yuv.y.step);
-            }
-            for (y, rows) in (0..info.height).step_by(yuv.block_height).enumerate() {
-                let top = labels.row(rows);
-                let bottom = labels.row((rows + yuv.block_height - 1).min(info.height - 1));
-                for (part, Component { plane, offset, step }) in [(1, yuv.u), (2, yuv.v)] {
-                    blend.chroma_row(&mut frame.row_mut(plane, y)[offset..], [top, bottom], yuv, step, part);
-                }
-            }
+            paint_yuv(&blend, frame, labels, yuv);
         }
     }
     Ok(())
+}
+
+fn paint_yuv(blend: &Blend, frame: &mut FrameViewMut<'_>, labels: &LabelMap, yuv: Yuv) {
+    let height = frame.info().height;
+    for y in 0..height {
+        luma_row(blend, frame.row_mut(yuv.y.plane, y), labels.row(y), yuv.y.offset, yuv.y.step);
+    }
+    for (y, top) in (0..height).step_by(yuv.block_height).enumerate() {
+        let bottom = (top + yuv.block_height - 1).min(height - 1);
+        let rows = [labels.row(top), labels.row(bottom)];
+        if yuv.u.plane == yuv.v.plane {
+            chroma_row(blend, frame.row_mut(yuv.u.plane, y), rows, yuv.u.step, &[(1, yuv.u), (2, yuv.v)]);
+        } else {
+            for (part, component) in [(1, yuv.u), (2, yuv.v)] {
+                let row = frame.row_mut(component.plane, y);
+                chroma_row(blend, row, rows, component.step, &[(part, component)]);
+            }
+        }
+    }
 }
 
 /// Whether a map has the size of its frame.
@@ -76,63 +88,211 @@ pub(crate) fn check_size(info: FrameInfo, labels: &LabelMap) -> Result<()> {
 }
 
 /// Fractional bits of an opacity: 256 is opaque.
-const OPAQUE: u32 = 256;
+const OPAQUE: u16 = 256;
 
-/// Per label and component: `keep` of the pixel, of 256, and what is added, rounding included.
+/// What one label does to a pixel: `keep` 256ths of it stay, and `add` is added to each component.
+#[derive(Clone, Copy)]
+struct Tint {
+    keep: u16,
+    add: [u16; 3],
+}
+
+/// A tint per label.
 struct Blend {
-    keep: [u16; 256],
-    add: [[u16; 3]; 256],
+    tints: [Tint; 256],
+}
+
+/// `keep` and `add` together never exceed 255 * 256, so that 16 bits hold the sum and its rounding.
+#[inline(always)]
+fn mix(value: u8, keep: u16, add: u16) -> u8 {
+    ((u16::from(value) * keep + add + OPAQUE / 2) / OPAQUE) as u8
 }
 
 impl Blend {
     fn new(palette: &Palette, opacity: f64, convert: impl Fn([u8; 3]) -> [u8; 3]) -> Self {
         // The cast turns NaN into 0.
         let alpha = (opacity.clamp(0.0, 1.0) * f64::from(OPAQUE)).round() as u16;
-        let mut blend = Self { keep: [OPAQUE as u16; 256], add: [[0; 3]; 256] };
-        for label in 0..=255u8 {
+        let tints = std::array::from_fn(|label| {
+            let label = label as u8;
             if palette.is_shown(label) {
-                blend.keep[usize::from(label)] = OPAQUE as u16 - alpha;
-                blend.add[usize::from(label)] =
-                    convert(palette.color(label)).map(|part| u16::from(part) * alpha);
+                let color = convert(palette.color(label));
+                Tint { keep: OPAQUE - alpha, add: color.map(|part| u16::from(part) * alpha) }
+            } else {
+                Tint { keep: OPAQUE, add: [0; 3] }
+            }
+        });
+        Self { tints }
+    }
+
+    /// The label's tint; none if it leaves pixels as they are.
+    fn tint(&self, label: u8) -> Option<Tint> {
+        let tint = self.tints[usize::from(label)];
+        (tint.keep < OPAQUE).then_some(tint)
+    }
+}
+
+/// `keep` and `add` for `N` bytes of a row that repeat, so that a run of one label is blended bytes at a time
+/// with no regard to components, which the compiler vectorises.
+struct Pattern<const N: usize> {
+    keep: [u16; N],
+    add: [u16; N],
+}
+
+impl<const N: usize> Pattern<N> {
+    /// Of a tint on bytes that are `step` apart; the others stay. `parts`: component and offset.
+    #[inline(always)]
+    fn new(tint: Tint, step: usize, parts: &[(usize, usize)]) -> Self {
+        let mut pattern = Self { keep: [OPAQUE; N], add: [0; N] };
+        for &(part, offset) in parts {
+            for at in (offset..N).step_by(step) {
+                pattern.keep[at] = tint.keep;
+                pattern.add[at] = tint.add[part];
             }
         }
-        blend
+        pattern
     }
 
     #[inline(always)]
-    fn mix(&self, value: u8, label: u8, part: usize) -> u8 {
-        let (keep, add) = (self.keep[usize::from(label)], self.add[usize::from(label)][part]);
-        ((u32::from(value) * u32::from(keep) + u32::from(add) + OPAQUE / 2) / OPAQUE) as u8
-    }
-
-    fn packed_row<const STEP: usize>(&self, row: &mut [u8], labels: &[u8], packed: Packed) {
-        for (pixel, &label) in row.chunks_exact_mut(STEP).zip(labels) {
-            for (part, offset) in [packed.r, packed.g, packed.b].into_iter().enumerate() {
-                pixel[offset] = self.mix(pixel[offset], label, part);
+    fn apply(&self, bytes: &mut [u8]) {
+        let (whole, rest) = bytes.as_chunks_mut::<N>();
+        for chunk in whole {
+            for ((value, keep), add) in chunk.iter_mut().zip(self.keep).zip(self.add) {
+                *value = mix(*value, keep, add);
             }
         }
-    }
-
-    fn luma_row(&self, row: &mut [u8], labels: &[u8], step: usize) {
-        for (value, &label) in row.iter_mut().step_by(step).zip(labels) {
-            *value = self.mix(*value, label, 0);
+        for ((value, keep), add) in rest.iter_mut().zip(self.keep).zip(self.add) {
+            *value = mix(*value, keep, add);
         }
     }
+}
 
-    /// Blends one row of a chroma component by the mean over each sample's block; `rows` are the block's first
-    /// and last row of labels (the same twice where a block is one row high).
-    fn chroma_row(&self, row: &mut [u8], rows: [&[u8]; 2], yuv: Yuv, step: usize, part: usize) {
-        let blocks = rows[0].chunks(yuv.block_width).zip(rows[1].chunks(yuv.block_width));
-        for (value, (top, bottom)) in row.iter_mut().step_by(step).zip(blocks) {
-            let (mut keep, mut add, mut pixels) = (0, 0, 0);
-            for &label in top.iter().chain(bottom) {
-                keep += u32::from(self.keep[usize::from(label)]);
-                add += u32::from(self.add[usize::from(label)][part]);
-                pixels += 1;
+/// Pixels from which on a run is worth a pattern of its own.
+const LONG: usize = 8;
+
+/// Labels that are compared at a time.
+const STRIDE: usize = 32;
+
+/// How many labels from the start are the same as the first; 0 of none.
+#[inline(always)]
+fn run(labels: &[u8]) -> usize {
+    let Some(&first) = labels.first() else { return 0 };
+    // Noise has mostly runs of one, which the rest of this would be slow for.
+    if labels.get(1).is_some_and(|&second| second != first) {
+        return 1;
+    }
+    let differs = |chunk: &[u8; STRIDE]| chunk.iter().fold(0, |all, label| all | (label ^ first)) != 0;
+    let chunks = labels.as_chunks::<STRIDE>().0;
+    let same = chunks.iter().position(differs).unwrap_or(chunks.len()) * STRIDE;
+    let rest = &labels[same..];
+    let words = rest.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let mut length = same;
+    for word in words.take(STRIDE / 8) {
+        let different = word ^ (u64::from(first) * 0x0101_0101_0101_0101);
+        if different != 0 {
+            return length + different.trailing_zeros() as usize / 8;
+        }
+        length += 8;
+    }
+    length + labels[length..].iter().take_while(|label| **label == first).count()
+}
+
+fn packed_row<const STEP: usize, const N: usize>(
+    blend: &Blend,
+    row: &mut [u8],
+    labels: &[u8],
+    packed: Packed,
+) {
+    let parts = [(0, packed.r), (1, packed.g), (2, packed.b)];
+    let mut x = 0;
+    while x < labels.len() {
+        let length = run(&labels[x..]);
+        if let Some(tint) = blend.tint(labels[x]) {
+            let bytes = &mut row[x * STEP..(x + length) * STEP];
+            if length >= LONG {
+                Pattern::<N>::new(tint, STEP, &parts).apply(bytes);
+            } else {
+                for pixel in bytes.as_chunks_mut::<STEP>().0 {
+                    for (part, offset) in parts {
+                        pixel[offset] = mix(pixel[offset], tint.keep, tint.add[part]);
+                    }
+                }
             }
-            let whole = OPAQUE * pixels;
-            *value = ((u32::from(*value) * keep + add + whole / 2) / whole) as u8;
         }
+        x += length;
+    }
+}
+
+/// Blends one component with a sample per pixel, `offset` bytes into the row and `step` bytes apart.
+fn luma_row(blend: &Blend, row: &mut [u8], labels: &[u8], offset: usize, step: usize) {
+    let mut x = 0;
+    while x < labels.len() {
+        let length = run(&labels[x..]);
+        if let Some(tint) = blend.tint(labels[x]) {
+            // An odd last pixel has no second luma sample, but its bytes are the row's.
+            let bytes = &mut row[x * step..(x + length) * step];
+            if length >= LONG {
+                Pattern::<16>::new(tint, step, &[(0, offset)]).apply(bytes);
+            } else {
+                for value in bytes.iter_mut().skip(offset).step_by(step) {
+                    *value = mix(*value, tint.keep, tint.add[0]);
+                }
+            }
+        }
+        x += length;
+    }
+}
+
+/// Blends the chroma samples of one row by the mean over each sample's block; `rows` are the block's first and last
+/// row of labels (the same twice where a block is one row high), `components` what lies in `row`.
+fn chroma_row(
+    blend: &Blend,
+    row: &mut [u8],
+    rows: [&[u8]; 2],
+    step: usize,
+    components: &[(usize, Component)],
+) {
+    let [top, bottom] = rows;
+    let width = top.len();
+    let mut x = 0;
+    while x < width {
+        let at = x / 2 * step;
+        let label = top[x];
+        let length = if bottom[x] == label { run(&top[x..]).min(run(&bottom[x..])) } else { 0 };
+        // Blocks wholly in the run; at an odd width the last one is half as wide.
+        let blocks = if x + length == width { length.div_ceil(2) } else { length / 2 };
+        if blocks == 0 {
+            let right = (x + 1).min(width - 1);
+            let tints =
+                [top[x], top[right], bottom[x], bottom[right]].map(|label| blend.tints[usize::from(label)]);
+            let keep: u32 = tints.iter().map(|tint| u32::from(tint.keep)).sum();
+            if keep < 4 * u32::from(OPAQUE) {
+                for &(part, Component { offset, .. }) in components {
+                    let add: u32 = tints.iter().map(|tint| u32::from(tint.add[part])).sum();
+                    let value = &mut row[at + offset];
+                    *value = ((u32::from(*value) * keep + add + 2 * u32::from(OPAQUE))
+                        / (4 * u32::from(OPAQUE))) as u8;
+                }
+            }
+            x += 2;
+            continue;
+        }
+        if let Some(tint) = blend.tint(label) {
+            let bytes = &mut row[at..at + blocks * step];
+            if blocks >= LONG {
+                let mut parts = [(0, usize::MAX); 2];
+                for (to, &(part, component)) in parts.iter_mut().zip(components) {
+                    *to = (part, component.offset);
+                }
+                Pattern::<16>::new(tint, step, &parts[..components.len()]).apply(bytes);
+            } else {
+                for &(part, component) in components {
+                    for value in bytes.iter_mut().skip(component.offset).step_by(step) {
+                        *value = mix(*value, tint.keep, tint.add[part]);
+                    }
+                }
+            }
+        }
+        x += 2 * blocks;
     }
 }
 

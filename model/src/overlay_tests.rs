@@ -154,3 +154,133 @@ fn odd_opacities_are_clamped_and_other_sizes_refused() {
     let error = paint_overlay(&mut frame, &labels(2, 2), &palette(), 0.5).unwrap_err();
     assert!(error.to_string().contains("2 x 2 labels: expected 4 x 1"), "{error}");
 }
+
+/// [`paint_overlay`] pixel by pixel and block by block, as its documentation says it.
+fn paint_naively(frame: &mut FrameViewMut<'_>, labels: &LabelMap, palette: &Palette, opacity: f64) {
+    let info = frame.info();
+    let alpha = (opacity * 256.0).round() as u32;
+    let mix = |value: u8, color: &dyn Fn(u8) -> u8, block: &[u8]| {
+        let pixels = block.len() as u32;
+        let (mut keep, mut add) = (0, 0);
+        for &label in block {
+            let shown = if palette.is_shown(label) { alpha } else { 0 };
+            keep += 256 - shown;
+            add += shown * u32::from(color(label));
+        }
+        ((u32::from(value) * keep + add + 128 * pixels) / (256 * pixels)) as u8
+    };
+    let to_yuv = RgbToYuv::new(info.colorimetry);
+    let yuv_part = |part: usize| move |label| to_yuv.convert(palette.color(label))[part];
+    for y in 0..info.height {
+        for x in 0..info.width {
+            let label = [labels.row(y)[x]];
+            match info.format.layout() {
+                Layout::Packed(packed) => {
+                    for (part, offset) in [packed.r, packed.g, packed.b].into_iter().enumerate() {
+                        let value = &mut frame.row_mut(0, y)[x * packed.step + offset];
+                        *value = mix(*value, &|label| palette.color(label)[part], &label);
+                    }
+                }
+                Layout::Gray => {
+                    let value = &mut frame.row_mut(0, y)[x];
+                    *value = mix(*value, &yuv_part(0), &label);
+                }
+                Layout::Yuv(yuv) => {
+                    let value = &mut frame.row_mut(yuv.y.plane, y)[yuv.y.offset + x * yuv.y.step];
+                    *value = mix(*value, &yuv_part(0), &label);
+                    if x % 2 == 0 && y % yuv.block_height == 0 {
+                        let rows = y..(y + yuv.block_height).min(info.height);
+                        let block: Vec<u8> = rows
+                            .flat_map(|y| labels.row(y)[x..(x + 2).min(info.width)].iter().copied())
+                            .collect();
+                        for (part, component) in [(1, yuv.u), (2, yuv.v)] {
+                            let row = frame.row_mut(component.plane, y / yuv.block_height);
+                            let value = &mut row[component.offset + x / 2 * component.step];
+                            *value = mix(*value, &yuv_part(part), &block);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Numbers that look like noise and are the same in every run.
+fn noise(seed: u32) -> impl FnMut() -> u32 {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state
+    }
+}
+
+/// Labels in runs of 1 to `longest`, which go on over the ends of rows; half of them hidden.
+fn runs(width: usize, height: usize, longest: u32, seed: u32) -> LabelMap {
+    let mut next = noise(seed);
+    let mut labels = Vec::with_capacity(width * height);
+    while labels.len() < width * height {
+        let label = if next() % 2 == 0 { 0 } else { (next() % 256) as u8 };
+        let end = labels.len() + 1 + (next() % longest) as usize;
+        labels.resize(end.min(width * height), label);
+    }
+    LabelMap::from_labels(width, height, labels).unwrap()
+}
+
+#[test]
+fn runs_are_painted_as_pixels_are_one_by_one() {
+    let sizes =
+        [(1, 1), (1, 9), (9, 1), (2, 2), (3, 3), (61, 45), (33, 7), (64, 6), (377, 5), (4097, 3), (200, 11)];
+    for format in PixelFormat::ALL {
+        for (seed, (width, height)) in (1..).zip(sizes) {
+            for longest in [1, 7, 40, 3000] {
+                for (opacity, range) in [(0.5, Range::Limited), (1.0, Range::Full), (0.3, Range::Full)] {
+                    let colorimetry = Colorimetry { matrix: Matrix::Bt709, range };
+                    let info = FrameInfo { format, width, height, colorimetry };
+                    let map = runs(width, height, longest, seed * 31 + longest);
+                    let mut next = noise(seed);
+                    let planes: Vec<(Vec<u8>, usize)> = (0..format.planes())
+                        .map(|plane| {
+                            let (row_bytes, rows) = info.plane_size(plane);
+                            let stride = row_bytes + 5;
+                            ((0..rows * stride).map(|_| next() as u8).collect(), stride)
+                        })
+                        .collect();
+                    let paint = |mut planes: Vec<(Vec<u8>, usize)>, fast: bool| {
+                        let mut views =
+                            planes.iter_mut().map(|(data, stride)| PlaneMut { data, stride: *stride });
+                        let mut take = || views.next().unwrap();
+                        let mut frame = match format.planes() {
+                            1 => FrameViewMut::new(info, [take()]),
+                            2 => FrameViewMut::new(info, [take(), take()]),
+                            _ => FrameViewMut::new(info, [take(), take(), take()]),
+                        }
+                        .unwrap();
+                        if fast {
+                            paint_overlay(&mut frame, &map, &palette(), opacity).unwrap();
+                        } else {
+                            paint_naively(&mut frame, &map, &palette(), opacity);
+                        }
+                        planes
+                    };
+                    assert!(
+                        paint(planes.clone(), true) == paint(planes, false),
+                        "{format} {width} x {height}, runs of up to {longest}, opacity {opacity}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_ends_where_the_label_changes() {
+    for length in 0..200 {
+        for end in 1..=length {
+            let labels: Vec<u8> = (0..length).map(|x| if x < end { 7 } else { 9 }).collect();
+            assert_eq!(run(&labels), end, "of {length}");
+        }
+    }
+    assert_eq!(run(&[]), 0);
+}

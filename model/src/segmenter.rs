@@ -161,12 +161,22 @@ impl Segmenter {
         self.finish_oldest(slot, output)
     }
 
+    /// Says that what is in flight isn't wanted: work that has not begun is left out, and those frames fail. Whoever
+    /// waits in [`receive`](Self::receive) goes on as before, only sooner.
+    pub fn cancel_pending(&self) {
+        for &slot in &self.queue().in_flight {
+            self.engine.cancel(slot);
+        }
+    }
+
     /// Drops what is in flight and returns how many frames that were. Work that has begun is waited for, so that
     /// every frame's memory has been given back when this returns; work that has not begun is left out.
     pub fn discard(&self) -> usize {
+        // Before it's our turn: somebody may be waiting for a frame that need not be worked on.
+        self.cancel_pending();
         let _turn = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.cancel_pending();
         let slots: Vec<usize> = self.queue().in_flight.iter().copied().collect();
-        slots.iter().for_each(|&slot| self.engine.cancel(slot));
         let mut unwanted = Output::default();
         for &slot in &slots {
             // A frame that failed is as unwanted as one that did not.

@@ -131,6 +131,26 @@ fn discard_waits_for_begun_work_leaves_out_the_rest_and_gives_frames_back() {
 }
 
 #[test]
+fn discard_shortens_the_wait_of_whoever_receives() {
+    let delay = Duration::from_millis(150);
+    let segmenter = segmenter(4, move |n| Turn { delay, outcome: Outcome::Fill(n as u8) });
+    (0..4).for_each(|_| segmenter.submit(frame()).unwrap());
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let mut output = Output::default();
+            std::iter::repeat_with(|| segmenter.receive(&mut output))
+                .take_while(|result| !matches!(result, Err(error) if error.kind() == ErrorKind::Empty))
+                .count()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let discarded = segmenter.discard();
+        assert_eq!(receiver.join().unwrap() + discarded, 4);
+    });
+    assert!(start.elapsed() < 3 * delay, "one frame's work, not four: {:?}", start.elapsed());
+}
+
+#[test]
 fn label_memory_goes_round() {
     let segmenter = segmenter(1, |_| quick(Outcome::Fill(1)));
     let mut output = Output::default();

@@ -1,5 +1,7 @@
 //! What the end-to-end tests share: the reference data and ways to compare with it.
 
+pub mod gstreamer;
+
 use std::path::{Path, PathBuf};
 
 use image::RgbImage;

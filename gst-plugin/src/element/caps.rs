@@ -60,12 +60,9 @@ fn transform(
     let any = caps.is_any().then(sink_template);
     let caps = any.as_deref().unwrap_or(caps);
     let mut transformed = gst::Caps::new_empty();
-    let known = FORMATS.map(|(format, _)| format);
-    for structure in caps.iter() {
+    for (structure, features) in caps.iter_with_features() {
         let mut formats: Vec<VideoFormat> = Vec::new();
-        for format in
-            known.iter().filter(|format| allows(structure, **format)).flat_map(|format| exchange(*format))
-        {
+        for format in formats_of(structure).into_iter().flat_map(&exchange) {
             if !formats.contains(&format) {
                 formats.push(format);
             }
@@ -82,22 +79,22 @@ fn transform(
             structure.remove_fields(COLOR_FIELDS);
         }
         if let Some(transformed) = transformed.get_mut() {
-            transformed.append_structure(structure);
+            // Frames in a graphics card's memory stay there: that the templates refuse them is for who intersects.
+            transformed.append_structure_full(structure, Some(features.to_owned()));
         }
     }
     transformed
 }
 
-/// Whether a structure's formats, one, several or any, have this one.
-fn allows(structure: &gst::StructureRef, format: VideoFormat) -> bool {
-    let Ok(value) = structure.value("format") else { return true };
-    let name = format.to_str();
+/// A structure's formats, of those there are here, in its own order: whose caps they are prefers the first.
+fn formats_of(structure: &gst::StructureRef) -> Vec<VideoFormat> {
+    let known = |name: &str| FORMATS.iter().map(|(format, _)| *format).find(|format| format.to_str() == name);
+    let Ok(value) = structure.value("format") else { return FORMATS.map(|(format, _)| format).to_vec() };
     if let Ok(one) = value.get::<&str>() {
-        return one == name.as_str();
+        return known(one).into_iter().collect();
     }
-    value
-        .get::<gst::ListRef<'_>>()
-        .is_ok_and(|list| list.iter().any(|value| value.get::<&str>().is_ok_and(|one| one == name.as_str())))
+    let Ok(list) = value.get::<gst::ListRef<'_>>() else { return Vec::new() };
+    list.iter().filter_map(|value| known(value.get::<&str>().ok()?)).collect()
 }
 
 #[cfg(test)]
@@ -153,6 +150,23 @@ mod tests {
         for any in [caps("video/x-raw"), gst::Caps::new_any()] {
             assert_eq!(formats(&backward(OutputChoice::Alpha, &any))[0].split(' ').count(), 8);
             assert_eq!(formats(&forward(OutputChoice::Mask, &any)), ["GRAY8"]);
+        }
+    }
+    #[test]
+    fn who_asks_prefers_the_first_format() {
+        let given = caps("video/x-raw,format={ABGR,NV12,RGBA}");
+        assert_eq!(formats(&backward(OutputChoice::Alpha, &given)), ["ABGR xBGR RGBA RGBx"]);
+        let given = caps("video/x-raw,format=ARGB; video/x-raw,format=RGBA");
+        assert_eq!(formats(&backward(OutputChoice::Alpha, &given)), ["ARGB xRGB", "RGBA RGBx"]);
+    }
+
+    #[test]
+    fn frames_in_other_memory_stay_there() {
+        let given = caps("video/x-raw(memory:CUDAMemory),format=BGRA; video/x-raw,format=RGBA");
+        for output in [OutputChoice::Alpha, OutputChoice::Mask, OutputChoice::Meta] {
+            let there = forward(output, &given);
+            assert!(there.features(0).unwrap().contains("memory:CUDAMemory"), "{output:?}: {there}");
+            assert_eq!(there.intersect(&src_template()).size(), 1, "{output:?}: {there}");
         }
     }
 }

@@ -26,12 +26,15 @@ pub struct SapiensSeg {
     pub(super) sinkpad: gst::Pad,
     pub(super) srcpad: gst::Pad,
     pub(super) mask: Mutex<Option<Arc<MaskPad>>>,
-    /// The mask pad that has been told what the stream is.
-    pub(super) mask_told: Mutex<Option<gst::Pad>>,
     settings: Mutex<Settings>,
     running: Mutex<Option<Arc<Running>>>,
     labels_thread: Mutex<Option<JoinHandle<()>>>,
     flows: Mutex<UniqueFlowCombiner>,
+    /// Sticky events for which there was no place in the queue as downstream took no more. They are the source
+    /// task's to push, before all else. Locked before the queue is, so that their order is the one they came in.
+    pub(super) stranded: Mutex<Vec<gst::Event>>,
+    /// Whether the src pad is active. Its task is started under this lock, so never on a pad that no longer is.
+    pub(super) source_active: Mutex<bool>,
     /// For `output=mask`: whether downstream takes rows without padding.
     any_stride: AtomicBool,
     make_segmenter: Mutex<Option<MakeSegmenter>>,
@@ -72,10 +75,9 @@ impl SapiensSeg {
         self.any_stride.store(any, Ordering::Relaxed);
     }
 
-    /// Pushes an event on every source pad.
+    /// Pushes an event on every source pad, past all that is queued.
     pub(super) fn push_everywhere(&self, event: &gst::Event) -> bool {
-        let mask = self.mask_pad();
-        if let Some(mask) = mask {
+        if let Some(mask) = self.mask_pad() {
             mask.pad.push_event(event.clone());
         }
         self.srcpad.push_event(event.clone())
@@ -106,19 +108,51 @@ impl SapiensSeg {
         let clock = Arc::new(RunningTime(self.obj().downgrade()));
         let running = Arc::new(Running::new(segmenter, &settings, clock)?);
         *lock(&self.labels_thread) = Some(running.start_labels_thread()?);
-        *lock(&self.mask_told) = None;
+        lock(&self.stranded).clear();
         self.reset_flows();
-        *lock(&self.running) = Some(running);
-        Ok(())
+        *lock(&self.running) = Some(running.clone());
+        // Properties may have been set while the model was loaded.
+        running.configure(&self.settings())
     }
 
     /// Back to READY: frames in flight are waited for, so that their memory has been given back.
     fn stop(&self) {
         let Some(running) = lock(&self.running).take() else { return };
         drop(running.queue.shut_down());
-        if let Some(thread) = lock(&self.labels_thread).take() {
+        let thread = lock(&self.labels_thread).take();
+        if let Some(thread) = thread {
             // Had it panicked, the panic hook has said so.
             let _ = thread.join();
+        }
+    }
+
+    /// Takes over the value of a property. What may change while frames flow and can't be had leaves the old value.
+    fn take_over(&self, value: &glib::Value, spec: &glib::ParamSpec) {
+        let mutable = spec.flags().contains(gst::PARAM_FLAG_MUTABLE_PLAYING);
+        let (running, refused) = {
+            let mut settings = lock(&self.settings);
+            let before = settings.clone();
+            if settings.set(spec.name(), value).is_err() {
+                gst::error!(CAT, imp = self, "property {} can't be set", spec.name());
+                return;
+            }
+            let running = self.running();
+            let refused = match &running {
+                Some(running) if mutable => running.configure(&settings).err(),
+                _ => None,
+            };
+            if refused.is_some() {
+                *settings = before;
+            }
+            (running, refused)
+        };
+        // Not under the lock: whoever hears of it may read or set properties.
+        match refused {
+            Some(error) => gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{error}")),
+            None if running.is_some() && !mutable => {
+                gst::warning!(CAT, imp = self, "{} takes effect at the next start", spec.name());
+            }
+            None => gst::debug!(CAT, imp = self, "{:?}", self.settings()),
         }
     }
 
@@ -126,9 +160,12 @@ impl SapiensSeg {
         if mode != gst::PadMode::Push {
             return Err(gst::loggable_error!(CAT, "frames are pushed: mode {mode:?} asked for"));
         }
-        if let Some(running) = self.running().filter(|_| !active) {
-            drop(running.queue.start_flush());
+        let Some(running) = self.running() else { return Ok(()) };
+        if active {
+            running.queue.stop_flush();
+            return self.start_source_task().map_err(Into::into);
         }
+        drop(running.queue.start_flush());
         Ok(())
     }
 
@@ -141,10 +178,15 @@ impl SapiensSeg {
         if mode != gst::PadMode::Push {
             return Err(gst::loggable_error!(CAT, "frames are pushed: mode {mode:?} asked for"));
         }
+        *lock(&self.source_active) = active;
+        let running = self.running();
         if active {
+            if let Some(running) = running {
+                running.queue.stop_flush();
+            }
             return self.start_source_task().map_err(Into::into);
         }
-        if let Some(running) = self.running() {
+        if let Some(running) = running {
             drop(running.queue.start_flush());
         }
         self.close_mask();
@@ -228,11 +270,12 @@ impl ObjectSubclass for SapiensSeg {
             sinkpad,
             srcpad,
             mask: Mutex::default(),
-            mask_told: Mutex::default(),
             settings: Mutex::default(),
             running: Mutex::default(),
             labels_thread: Mutex::default(),
             flows: Mutex::new(flows),
+            stranded: Mutex::default(),
+            source_active: Mutex::default(),
             any_stride: AtomicBool::new(false),
             make_segmenter: Mutex::default(),
         }
@@ -245,30 +288,7 @@ impl ObjectImpl for SapiensSeg {
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
-        let settings = {
-            let mut settings = lock(&self.settings);
-            let before = settings.clone();
-            if settings.set(spec.name(), value).is_err() {
-                gst::error!(CAT, imp = self, "property {} can't be set", spec.name());
-                return;
-            }
-            let running = self.running();
-            if let Some(running) = running {
-                if !spec.flags().contains(gst::PARAM_FLAG_MUTABLE_PLAYING) {
-                    gst::warning!(
-                        CAT,
-                        imp = self,
-                        "{} takes effect when the element is next started",
-                        spec.name()
-                    );
-                } else if let Err(error) = running.configure(&settings) {
-                    gst::element_imp_warning!(self, gst::LibraryError::Settings, ["{error}"]);
-                    *settings = before;
-                }
-            }
-            settings.clone()
-        };
-        gst::debug!(CAT, imp = self, "{settings:?}");
+        self.catch_panic(|| (), |imp| imp.take_over(value, spec));
     }
 
     fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
@@ -333,7 +353,7 @@ impl ElementImpl for SapiensSeg {
         gst::debug!(CAT, imp = self, "{transition:?}");
         if transition == gst::StateChange::ReadyToPaused {
             self.start().map_err(|error| {
-                gst::element_imp_error!(self, error_code(error.kind()), ["{error}"]);
+                gst::element_imp_error!(self, error_code(error.kind()), ("{error}"));
                 gst::StateChangeError
             })?;
         }

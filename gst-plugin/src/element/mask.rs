@@ -1,5 +1,6 @@
 //! The request pad `mask`: the labels as a GRAY8 stream of its own, pushed by a task of its own.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +10,7 @@ use gst::subclass::prelude::*;
 
 use super::imp::{CAT, SapiensSeg};
 use super::outbox::Outbox;
-use super::running::{Running, lock};
+use super::running::lock;
 use super::{OutputChoice, caps};
 use crate::labels::Labels;
 use crate::render::{self, Shape};
@@ -23,6 +24,10 @@ pub(super) struct MaskPad {
     outbox: Outbox<Item>,
     /// Whether downstream takes rows without padding.
     packed: AtomicBool,
+    /// Whether it has been told what the stream is since its outbox was opened.
+    told: AtomicBool,
+    /// Whether its owner has given it up: then what a push comes to is nobody's concern.
+    released: AtomicBool,
 }
 
 enum Item {
@@ -40,6 +45,10 @@ impl SapiensSeg {
         let pad = gst::Pad::builder_from_template(template)
             .name("mask")
             .activatemode_function(|pad, parent, mode, active| {
+                // A pad of an element that runs is activated before it's added, so it may have no parent yet.
+                if parent.is_none() {
+                    return Ok(());
+                }
                 let failed = || Err(gst::loggable_error!(CAT, "panic while the mask pad was activated"));
                 SapiensSeg::catch_panic_pad_function(parent, failed, |imp| {
                     imp.activate_mask(pad, mode, active)
@@ -61,29 +70,35 @@ impl SapiensSeg {
                 pad: pad.clone(),
                 outbox: Outbox::new(CAPACITY),
                 packed: AtomicBool::new(false),
+                told: AtomicBool::new(false),
+                released: AtomicBool::new(false),
             }));
         }
         self.flows().add_pad(&pad);
         let element = self.obj();
-        if element.current_state() >= gst::State::Paused || element.pending_state() >= gst::State::Paused {
-            // Without a parent yet, so the pad's functions can't be called: activated once it's added.
-            let _ = pad.set_active(true);
-        }
-        if element.add_pad(&pad).is_err() {
-            self.drop_mask_pad();
+        let runs =
+            element.current_state() >= gst::State::Paused || element.pending_state() >= gst::State::Paused;
+        let added = (!runs || pad.set_active(true).is_ok()) && element.add_pad(&pad).is_ok();
+        if !added || (runs && self.start_mask_task().is_err()) {
+            self.release_mask_pad(&pad);
             return None;
         }
         Some(pad)
     }
 
     pub(super) fn release_mask_pad(&self, pad: &gst::Pad) {
-        let _ = pad.set_active(false);
+        // Before the pad flushes: that its branch ends isn't to end the stream.
         self.drop_mask_pad();
-        let _ = self.obj().remove_pad(pad);
+        let _ = pad.set_active(false);
+        let _ = pad.stop_task();
+        if pad.parent().is_some() {
+            let _ = self.obj().remove_pad(pad);
+        }
     }
 
     fn drop_mask_pad(&self) {
         let Some(mask) = lock(&self.mask).take() else { return };
+        mask.released.store(true, Ordering::SeqCst);
         mask.outbox.close();
         self.flows().remove_pad(&mask.pad);
     }
@@ -107,11 +122,14 @@ impl SapiensSeg {
 
     pub(super) fn start_mask_task(&self) -> Result<(), glib::BoolError> {
         let Some(mask) = self.mask_pad() else { return Ok(()) };
+        // What was in the outbox when it was closed is lost, sticky events too.
+        mask.told.store(false, Ordering::SeqCst);
         mask.outbox.open();
-        let weak = self.obj().downgrade();
+        let element = self.obj().downgrade();
+        let weak = Arc::downgrade(&mask);
         mask.pad.start_task(move || {
-            if let Some(element) = weak.upgrade() {
-                element.imp().catch_panic(|| element.imp().close_mask(), |imp| imp.mask_loop());
+            if let (Some(element), Some(mask)) = (element.upgrade(), weak.upgrade()) {
+                element.imp().catch_panic(|| mask.outbox.close(), |imp| imp.mask_loop(&mask));
             }
         })
     }
@@ -123,8 +141,7 @@ impl SapiensSeg {
         }
     }
 
-    fn mask_loop(&self) {
-        let Some(mask) = self.mask_pad() else { return };
+    fn mask_loop(&self, mask: &MaskPad) {
         match mask.outbox.pop() {
             None => {
                 let _ = mask.pad.pause_task();
@@ -141,7 +158,8 @@ impl SapiensSeg {
             }
             Some(Item::Buffer(buffer)) => {
                 let flow = mask.pad.push(buffer);
-                if let Some(running) = self.running() {
+                let running = self.running().filter(|_| !mask.released.load(Ordering::SeqCst));
+                if let Some(running) = running {
                     self.combine(&running, &mask.pad, flow);
                 }
             }
@@ -151,43 +169,41 @@ impl SapiensSeg {
     /// Hands the labels to the pad's task.
     pub(super) fn push_mask(
         &self,
-        running: &Running,
         frame: &gst::BufferRef,
         shape: &Shape,
         labels: Option<&Arc<Labels>>,
     ) -> Result<(), String> {
         let Some(mask) = self.mask_pad() else { return Ok(()) };
-        self.catch_up(running, &mask);
+        self.catch_up(&mask);
         let packed = mask.packed.load(Ordering::Relaxed);
         let buffer = render::mask(frame, shape, labels, packed).map_err(|error| error.to_string())?;
         mask.outbox.push(Item::Buffer(buffer));
         Ok(())
     }
 
-    pub(super) fn push_mask_event(&self, running: &Running, event: &gst::Event) {
+    pub(super) fn push_mask_event(&self, event: &gst::Event) {
         let Some(mask) = self.mask_pad() else { return };
-        self.catch_up(running, &mask);
+        self.catch_up(&mask);
         if let Some(event) = self.for_mask(&mask.pad, event) {
             mask.outbox.push(Item::Event(event));
         }
     }
 
-    /// A pad that came while the stream ran is told what the stream is.
-    fn catch_up(&self, _running: &Running, mask: &MaskPad) {
-        let mut told = lock(&self.mask_told);
-        if told.as_ref() == Some(&mask.pad) {
+    /// A pad that came while the stream ran, or lost what was on its way in a flush, is told what the stream is.
+    fn catch_up(&self, mask: &MaskPad) {
+        if mask.told.swap(true, Ordering::SeqCst) {
             return;
         }
-        *told = Some(mask.pad.clone());
-        drop(told);
+        let mut events = Vec::new();
         self.srcpad.sticky_events_foreach(|event| {
             if event.type_() != gst::EventType::Eos {
-                if let Some(event) = self.for_mask(&mask.pad, event) {
-                    mask.outbox.push(Item::Event(event));
-                }
+                events.extend(self.for_mask(&mask.pad, event));
             }
-            std::ops::ControlFlow::Continue(gst::EventForeachAction::Keep)
+            ControlFlow::Continue(gst::EventForeachAction::Keep)
         });
+        for event in events.into_iter().filter(|event| !knows(&mask.pad, event)) {
+            mask.outbox.push(Item::Event(event));
+        }
     }
 
     /// The event as the mask's stream has it.
@@ -232,6 +248,18 @@ impl SapiensSeg {
             _ => gst::Pad::query_default(pad, Some(&*self.obj()), query),
         }
     }
+}
+
+/// Whether `pad` has pushed this event.
+fn knows(pad: &gst::Pad, event: &gst::Event) -> bool {
+    let mut known = false;
+    pad.sticky_events_foreach(|old| {
+        known |= old.type_() == event.type_()
+            && old.seqnum() == event.seqnum()
+            && old.structure() == event.structure();
+        ControlFlow::Continue(gst::EventForeachAction::Keep)
+    });
+    known
 }
 
 /// Whether what is downstream of `pad` takes frames of `caps` with any stride.

@@ -51,6 +51,8 @@ pub(super) struct Input {
     pub segment: gst::FormattedSegment<gst::ClockTime>,
     /// No frames will come: nobody upstream learns of an error by pushing one.
     pub eos: bool,
+    /// Whether upstream, or else the bus, knows that downstream takes no more.
+    pub told: bool,
 }
 
 /// See the module.
@@ -170,6 +172,10 @@ pub(super) struct Latency {
     upstream: AtomicU64,
 }
 
+/// How long before the announced latency is over a frame is on its way, so that it isn't downstream only after that:
+/// this part of the element's own latency, and no more than that. Waking up and painting take their time.
+const HEAD_START: (u64, u64) = (8, 4_000_000);
+
 /// A measured latency is announced anew when it has changed by more than a quarter.
 const HYSTERESIS: u64 = 4;
 
@@ -222,7 +228,9 @@ impl Latency {
 
     /// When a frame of this running time must leave; none if the pipeline isn't live.
     pub(super) fn deadline(&self, running_time: gst::ClockTime) -> Option<Duration> {
-        let latency = self.upstream.load(Ordering::Relaxed) + self.own.load(Ordering::Relaxed);
+        let own = self.own.load(Ordering::Relaxed);
+        let (part, most) = HEAD_START;
+        let latency = self.upstream.load(Ordering::Relaxed) + own - (own / part).min(most);
         self.is_live().then(|| Duration::from_nanos(running_time.nseconds().saturating_add(latency)))
     }
 }

@@ -8,7 +8,8 @@ use gst::prelude::*;
 use gst_video::VideoInfo;
 
 use super::imp::{CAT, SapiensSeg};
-use super::running::{Framed, Payload, Running};
+use super::running::{Framed, Payload, Running, lock};
+use super::source::sticky_events;
 use super::{OutputChoice, caps};
 use crate::formats::{self, MappedFrame};
 use crate::queue::{Admission, Closed, FrameTimes, Refused};
@@ -19,7 +20,7 @@ impl SapiensSeg {
         let running = self.running().ok_or(gst::FlowError::Flushing)?;
         let (framed, times) = self.framed(&running, buffer)?;
         match running.queue.admit(times) {
-            Err(closed) => Err(flow_of(closed)),
+            Err(closed) => Err(answered(&running, closed)),
             Ok(Admission::Drop(why)) => {
                 gst::debug!(CAT, imp = self, "frame dropped: {why:?}");
                 self.post_qos(&framed);
@@ -27,7 +28,9 @@ impl SapiensSeg {
             }
             Ok(Admission::Reuse(permit, why)) => {
                 gst::trace!(CAT, imp = self, "frame not inferred: {why:?}");
-                permit.commit(Payload::Frame(framed)).map_err(|refused| flow_of(refused.closed))?;
+                permit
+                    .commit(Payload::Frame(framed))
+                    .map_err(|refused| answered(&running, refused.closed))?;
                 Ok(gst::FlowSuccess::Ok)
             }
             Ok(Admission::Infer(permit)) => {
@@ -35,10 +38,12 @@ impl SapiensSeg {
                 MappedFrame::new(framed.buffer.clone(), video_info, *frame_info)
                     .and_then(|frame| running.segmenter.submit(frame))
                     .map_err(|error| {
-                        gst::element_imp_error!(self, gst::StreamError::Failed, ["{error}"]);
+                        gst::element_imp_error!(self, gst::StreamError::Failed, ("{error}"));
                         gst::FlowError::Error
                     })?;
-                permit.commit(Payload::Frame(framed)).map_err(|refused| flow_of(refused.closed))?;
+                permit
+                    .commit(Payload::Frame(framed))
+                    .map_err(|refused| answered(&running, refused.closed))?;
                 Ok(gst::FlowSuccess::Ok)
             }
         }
@@ -47,7 +52,7 @@ impl SapiensSeg {
     fn framed(&self, running: &Running, buffer: gst::Buffer) -> Result<(Framed, FrameTimes), gst::FlowError> {
         let input = running.input();
         let Some(shape) = input.shape.clone() else {
-            gst::element_imp_error!(self, gst::CoreError::Negotiation, ["a frame came before its caps"]);
+            gst::element_imp_error!(self, gst::CoreError::Negotiation, ("a frame came before its caps"));
             return Err(gst::FlowError::NotNegotiated);
         };
         let running_time = input.segment.to_running_time(buffer.pts());
@@ -68,21 +73,17 @@ impl SapiensSeg {
         match event.view() {
             gst::EventView::FlushStart(_) => {
                 let forwarded = self.push_everywhere(&event);
-                drop(running.queue.start_flush());
-                self.close_mask();
-                self.pause_tasks();
+                self.flush(&running);
                 return forwarded;
             }
-            gst::EventView::FlushStop(flush) => {
+            gst::EventView::FlushStop(_) => {
                 // Frames in flight give their buffers back first: upstream may be about to change its pool.
                 running.queue.wait_idle();
                 let forwarded = self.push_everywhere(&event);
                 {
                     let mut input = running.input();
-                    input.eos = false;
-                    if flush.resets_time() {
-                        input.segment = gst::FormattedSegment::new();
-                    }
+                    (input.eos, input.told) = (false, false);
+                    input.segment = gst::FormattedSegment::new();
                 }
                 self.reset_flows();
                 running.queue.stop_flush();
@@ -98,13 +99,17 @@ impl SapiensSeg {
                     gst::element_imp_error!(
                         self,
                         gst::StreamError::Format,
-                        ["a segment in another format than time"]
+                        ("a segment in another format than time")
                     );
                     return false;
                 };
                 running.input().segment = segment;
+                self.reopen(&running);
             }
-            gst::EventView::StreamStart(_) => running.input().eos = false,
+            gst::EventView::StreamStart(_) => {
+                running.input().eos = false;
+                self.reopen(&running);
+            }
             gst::EventView::Eos(_) => running.input().eos = true,
             _ => {}
         }
@@ -115,13 +120,45 @@ impl SapiensSeg {
         }
     }
 
+    /// Drops what is queued. Sticky events stay with the pads, but for those that a flush ends: upstream has sent
+    /// them and won't again.
+    fn flush(&self, running: &Running) {
+        let payloads: Vec<_> = running.queue.start_flush().into_payloads().collect();
+        self.close_mask();
+        self.pause_tasks();
+        let mut sticky = std::mem::take(&mut *lock(&self.stranded));
+        sticky.extend(sticky_events(&payloads));
+        drop(payloads);
+        for event in sticky {
+            if !matches!(event.type_(), gst::EventType::Segment | gst::EventType::Eos) {
+                let _ = self.srcpad.store_sticky_event(&event);
+            }
+        }
+    }
+
+    /// Where downstream had enough of what came before, it may want what comes now.
+    fn reopen(&self, running: &Running) {
+        if running.queue.closed() == Some(Closed::Flow(gst::FlowError::Eos)) {
+            self.accept_again(running);
+        }
+    }
+
     /// Queues an event.
     fn pass_event(&self, running: &Running, event: gst::Event) -> bool {
+        let mut stranded = lock(&self.stranded);
         match running.queue.pass(Payload::Event(event)) {
             Ok(()) => true,
-            // Nobody takes from the queue until downstream takes frames again; by then it must know what they are.
-            Err(Refused { payload: Payload::Event(event), closed: Closed::Flow(_) }) if event.is_sticky() => {
-                self.forward_event(running, event)
+            // Once downstream takes frames again it must know what they are.
+            Err(Refused { payload: Payload::Event(event), closed: Closed::Flow(flow) })
+                if event.is_sticky() =>
+            {
+                let ends = event.type_() == gst::EventType::Eos;
+                stranded.push(event);
+                drop(stranded);
+                if ends {
+                    self.report_if_nobody_knows(running, flow);
+                }
+                self.start_source_task().is_ok()
             }
             Err(_) => false,
         }
@@ -198,7 +235,8 @@ impl SapiensSeg {
     fn answer_allocation(&self, output: OutputChoice, query: &mut gst::QueryRef) -> bool {
         let frames_are_downstreams = matches!(output, OutputChoice::Meta | OutputChoice::Overlay);
         let answered = frames_are_downstreams && self.srcpad.peer_query(query);
-        let more = self.settings().slots + 1;
+        let slots = self.running().map_or(0, |running| running.segmenter.slots());
+        let more = u32::try_from(slots).map_or(u32::MAX, |slots| slots.saturating_add(1));
         let gst::QueryViewMut::Allocation(allocation) = query.view_mut() else { return false };
         if answered {
             let pools: Vec<_> = allocation
@@ -206,12 +244,16 @@ impl SapiensSeg {
                 .map(|(pool, size, min, max)| (pool.map(|p| p.to_owned()), size, min, max))
                 .collect();
             for (index, (pool, size, min, max)) in pools.into_iter().enumerate() {
-                let min = min + more;
+                let min = min.saturating_add(more);
                 // A pool of a fixed size that is too small is no use; upstream makes one of its own of that size.
                 let (pool, max) = if max != 0 && max < min { (None, 0) } else { (pool, max) };
                 allocation.set_nth_allocation_pool(index as u32, pool.as_ref(), size, min, max);
             }
-        } else if let Some(info) = allocation.caps().and_then(|caps| VideoInfo::from_caps(caps).ok()) {
+        }
+        let is_open = allocation.allocation_pools().next().is_none();
+        if let Some(info) =
+            allocation.caps().filter(|_| is_open).and_then(|caps| VideoInfo::from_caps(caps).ok())
+        {
             allocation.add_allocation_pool(None::<&gst::BufferPool>, info.size() as u32, more, 0);
         }
         if allocation.find_allocation_meta::<gst_video::VideoMeta>().is_none() {
@@ -229,9 +271,13 @@ pub(super) fn filtered(allowed: gst::Caps, filter: Option<&gst::CapsRef>) -> gst
     }
 }
 
-fn flow_of(closed: Closed<gst::FlowError>) -> gst::FlowError {
+/// The answer to upstream, which then knows.
+fn answered(running: &Running, closed: Closed<gst::FlowError>) -> gst::FlowError {
     match closed {
         Closed::Flushing | Closed::Stopped => gst::FlowError::Flushing,
-        Closed::Flow(flow) => flow,
+        Closed::Flow(flow) => {
+            running.input().told = true;
+            flow
+        }
     }
 }

@@ -6,14 +6,19 @@ use gst::subclass::prelude::*;
 
 use super::imp::{CAT, SapiensSeg};
 use super::messages::Leaving;
-use super::running::{Framed, Payload, Running, Traffic};
+use super::running::{Framed, Payload, Running, Traffic, lock};
 use super::sink::filtered;
 use super::{OutputChoice, caps};
-use crate::queue::{LabelledFrame, Next};
+use crate::queue::{Closed, LabelledFrame, Next};
 use crate::{meta, render};
 
 impl SapiensSeg {
+    /// Starts the src pad's task, if the pad is active.
     pub(super) fn start_source_task(&self) -> Result<(), glib::BoolError> {
+        let active = lock(&self.source_active);
+        if !*active {
+            return Ok(());
+        }
         let weak = self.obj().downgrade();
         self.srcpad.start_task(move || {
             if let Some(element) = weak.upgrade() {
@@ -30,11 +35,29 @@ impl SapiensSeg {
         let _ = self.srcpad.pause_task();
     }
 
+    /// Pauses the task until there is something to push. Whoever opened the queue since the task last looked found
+    /// the task still running, so it looks again once it's paused.
+    fn pause_source_task(&self, running: &Running) {
+        let _ = self.srcpad.pause_task();
+        let more = match running.queue.closed() {
+            None => true,
+            Some(Closed::Flow(_)) => !lock(&self.stranded).is_empty(),
+            Some(Closed::Flushing | Closed::Stopped) => false,
+        };
+        if more {
+            let _ = self.start_source_task();
+        }
+    }
+
     fn source_loop(&self) {
         let Some(running) = self.running() else {
             let _ = self.srcpad.pause_task();
             return;
         };
+        let stranded = std::mem::take(&mut *lock(&self.stranded));
+        for event in stranded {
+            self.forward_event(&running, event);
+        }
         match running.queue.next() {
             Next::Frame(frame) => self.push_frame(&running, frame),
             Next::Pass(Payload::Event(event)) => {
@@ -49,12 +72,11 @@ impl SapiensSeg {
             }
             Next::Dropped(_) => {}
             Next::Failed { failure, .. } => {
-                gst::element_imp_error!(self, gst::LibraryError::Failed, ["{failure}"]);
-                self.refuse(&running, gst::FlowError::Error);
+                self.fail(&running, gst::LibraryError::Failed, &failure.to_string());
             }
             Next::Closed(closed) => {
                 gst::debug!(CAT, imp = self, "task pauses: {closed:?}");
-                let _ = self.srcpad.pause_task();
+                self.pause_source_task(&running);
             }
         }
     }
@@ -67,7 +89,7 @@ impl SapiensSeg {
         let appearance = running.appearance();
         let Framed { mut buffer, shape, running_time, stream_time } = framed;
 
-        let rendered = self.push_mask(running, &buffer, &shape, labels.as_ref()).and_then(|()| {
+        let rendered = self.push_mask(&buffer, &shape, labels.as_ref()).and_then(|()| {
             if running.output == OutputChoice::Mask {
                 let packed = self.source_takes_any_stride();
                 buffer = render::mask(&buffer, &shape, labels.as_ref(), packed)
@@ -83,8 +105,7 @@ impl SapiensSeg {
             Ok(())
         });
         if let Err(message) = rendered {
-            gst::element_imp_error!(self, gst::StreamError::Failed, ["{message}"]);
-            self.refuse(running, gst::FlowError::Error);
+            self.fail(running, gst::StreamError::Failed, &message);
             return;
         }
         if let Some(labels) = &labels {
@@ -119,19 +140,46 @@ impl SapiensSeg {
         }
     }
 
+    /// Ends the stream with an error of our own.
+    fn fail<T: gst::MessageErrorDomain>(&self, running: &Running, code: T, message: &str) {
+        gst::element_imp_error!(self, code, ("{message}"));
+        running.input().told = true;
+        self.refuse(running, gst::FlowError::Error);
+    }
+
+    /// Empties the queue, and answers `flow` to frames from now on. What is sticky in it, an end of stream too, is
+    /// left to the source task.
     fn refuse(&self, running: &Running, flow: gst::FlowError) {
-        drop(running.queue.refuse(flow));
-        let fatal = !matches!(flow, gst::FlowError::Flushing | gst::FlowError::Eos);
-        if fatal && running.input().eos {
-            // Upstream is done and will not learn of it by pushing; without this the pipeline would wait forever.
-            gst::element_imp_error!(self, gst::StreamError::Failed, ["downstream takes no more: {flow}"]);
-            self.push_everywhere(&gst::event::Eos::new());
+        let payloads: Vec<_> = {
+            let mut stranded = lock(&self.stranded);
+            let payloads: Vec<_> = running.queue.refuse(flow).into_payloads().collect();
+            stranded.extend(sticky_events(&payloads));
+            payloads
+        };
+        drop(payloads);
+        self.report_if_nobody_knows(running, flow);
+    }
+
+    /// After the end of its stream upstream won't learn by pushing that downstream took no more; without an error on
+    /// the bus the pipeline would wait forever.
+    pub(super) fn report_if_nobody_knows(&self, running: &Running, flow: gst::FlowError) {
+        if matches!(flow, gst::FlowError::Flushing | gst::FlowError::Eos) {
+            return;
+        }
+        let nobody_knows = {
+            let mut input = running.input();
+            let nobody_knows = input.eos && !input.told;
+            input.told |= nobody_knows;
+            nobody_knows
+        };
+        if nobody_knows {
+            gst::element_imp_error!(self, gst::StreamError::Failed, ("downstream takes no more: {flow}"));
         }
     }
 
     /// Pushes a serialized event on both source pads.
     pub(super) fn forward_event(&self, running: &Running, event: gst::Event) -> bool {
-        self.push_mask_event(running, &event);
+        self.push_mask_event(&event);
         let is_caps = event.type_() == gst::EventType::Caps;
         let pushed = self.srcpad.push_event(event);
         if is_caps && running.output == OutputChoice::Mask {
@@ -156,13 +204,12 @@ impl SapiensSeg {
         gst::Pad::event_default(pad, Some(&*self.obj()), event)
     }
 
+    /// Takes frames again that were refused before.
     pub(super) fn accept_again(&self, running: &Running) {
         self.reset_flows();
+        running.input().told = false;
         running.queue.accept();
-        // Not while the pads are inactive; then the task is started when they become active.
-        if self.srcpad.is_active() {
-            let _ = self.start_source_task();
-        }
+        let _ = self.start_source_task();
     }
 
     pub(super) fn source_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
@@ -215,6 +262,14 @@ impl SapiensSeg {
         let element = self.obj();
         let _ = element.post_message(gst::message::Latency::builder().src(&*element).build());
     }
+}
+
+/// The sticky events among `payloads`. Downstream needs them whatever becomes of the frames between them.
+pub(super) fn sticky_events(payloads: &[Payload]) -> impl Iterator<Item = gst::Event> {
+    payloads.iter().filter_map(|payload| match payload {
+        Payload::Event(event) if event.is_sticky() => Some(event.clone()),
+        _ => None,
+    })
 }
 
 /// The running time before which frames aren't worth inference, from a quality-of-service event. A frame that was

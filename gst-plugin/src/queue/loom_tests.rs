@@ -227,6 +227,22 @@ fn loom_a_frame_without_inference_wakes_the_taker_and_who_waits_for_idleness() {
     });
 }
 
+#[test]
+fn loom_a_frame_that_leaves_makes_room_for_one_that_waits() {
+    model(3, || {
+        let (queue, _) = queue(1);
+        queue.configure(Settings { interval: 9, late: Late::Reuse });
+        assert!((0..3).all(|frame| push(&queue, frame, NOT_LIVE)), "slots + 2");
+        queue.ticket().unwrap().complete(Ok(100));
+        let producer = {
+            let queue = queue.clone();
+            thread::spawn(move || push(&queue, 3, NOT_LIVE))
+        };
+        assert!(matches!(queue.next(), Next::Frame(LabelledFrame { payload: 0, .. })));
+        assert!(producer.join().unwrap());
+    });
+}
+
 /// What ends every wait.
 #[derive(Clone, Copy, PartialEq)]
 enum End {

@@ -196,6 +196,11 @@ impl<T: Kinds> Queue<T> {
         self.lock().state.accept();
     }
 
+    /// Whether the queue takes and gives nothing, and why.
+    pub fn closed(&self) -> Option<Closed<T::Flow>> {
+        self.lock().state.closed()
+    }
+
     fn close(&self, close: impl FnOnce(&mut State<T>) -> Drained<T>) -> Drained<T> {
         let drained = close(&mut self.lock().state);
         for condition in [&self.room, &self.head, &self.flight, &self.quiet] {

@@ -54,7 +54,7 @@ fn check(nick: &str, file: &str, first: usize, step: usize) {
 
 // One test, so that the two networks aren't in memory at once.
 #[test]
-fn published_sizes() {
+fn full_size_networks_agree_with_the_authors() {
     check("0.3b", "sapiens-0.3b.logits.safetensors", 4, 8);
     check("sapiens2-0.4b", "sapiens2-0.4b.logits.safetensors", 8, 16);
 }

@@ -85,7 +85,7 @@ pub trait Engine: Send + Sync {
     fn submit(&self, slot: usize, frame: Box<dyn Frame>) -> Result<()>;
 
     /// Says that the result of `slot` isn't wanted: work on it that has not begun may be left out. `finish` must
-    /// still be called.
+    /// still be called. Starts no wait, and does nothing for a free slot.
     fn cancel(&self, slot: usize);
 
     /// Waits for `slot` and exchanges `output` for its result; the slot is free then, whatever the result.

@@ -153,6 +153,17 @@ fn a_setting_that_changes_lets_a_frame_go() {
 }
 
 #[test]
+fn a_frame_that_leaves_makes_room_for_one_that_waits() {
+    let (queue, _) = queue(1, Settings { interval: 9, late: Late::Reuse });
+    for frame in 0..3 {
+        push(&queue, frame, times(frame)).unwrap();
+    }
+    queue.ticket().unwrap().complete(Ok(0));
+    let leave = || assert_eq!(Out::from(queue.next()), Fresh(0));
+    assert_eq!(blocked(&queue, || push(&queue, 3, times(3)), leave), Ok(Plan::Reuse(Why::Interval)));
+}
+
+#[test]
 fn a_ticket_or_permit_that_is_dropped_goes_to_the_next() {
     let (queue, _) = queue(1, Settings::default());
     let permit = queue.admit(times(0)).unwrap();
