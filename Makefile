@@ -34,7 +34,7 @@ clippy: deps
 
 # full_size has a target of its own, and runs alone.
 unit: deps clips
-	G_DEBUG=fatal-criticals $(CARGO) test --workspace --locked --features $(FEATURES) -- --skip full_size
+	G_DEBUG=fatal-criticals $(CARGO) test --workspace --locked --features $(FEATURES) -- --skip full_size_networks
 
 full-size:
 	$(CARGO) test --workspace --locked --features $(FEATURES) --test full_size -- --nocapture --test-threads=1

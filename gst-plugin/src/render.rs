@@ -32,7 +32,7 @@ pub(crate) fn render(
     appearance: &Appearance,
 ) -> Result<()> {
     match (output, labels) {
-        (OutputChoice::Overlay, Some(labels)) => {
+        (OutputChoice::Overlay, Some(labels)) if appearance.opacity > 0.0 => {
             formats::paint(buffer, &shape.video_info, shape.frame_info, |frame| {
                 paint_overlay(frame, labels.map(), &appearance.palette, appearance.opacity)
             })

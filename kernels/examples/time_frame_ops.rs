@@ -1,5 +1,4 @@
 //! Prints how long the operations around the network take on one core: `cargo run --release --example time_frame_ops`.
-#![allow(clippy::print_stdout, reason = "its output")]
 
 use std::time::Instant;
 

@@ -1,5 +1,4 @@
 //! The reference operations, composed into the tiny networks, against the activations of the authors' own code.
-#![allow(clippy::print_stdout, reason = "the differences are worth seeing")]
 
 mod support;
 

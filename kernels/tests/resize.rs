@@ -1,5 +1,4 @@
 //! The 8-bit resizes: against the authors' preprocessed photos, against OpenCV, and against the naive twins.
-#![allow(clippy::print_stdout, reason = "the differences are worth seeing")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! Resize and argmax: against the authors' labels, and against the naive twin.
-#![allow(clippy::print_stdout, reason = "the differences are worth seeing")]
 
 mod support;
 

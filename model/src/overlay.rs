@@ -166,8 +166,9 @@ impl<const N: usize> Pattern<N> {
     }
 }
 
-/// Pixels from which on a run is worth a pattern of its own.
-const LONG: usize = 8;
+/// Pixels, or blocks, from which on a run is worth a pattern of its own. Where runs are shorter as many are taken one
+/// by one, without looking for the next run: branches that noise makes unpredictable cost more than blending.
+const LONG: usize = 16;
 
 /// Labels that are compared at a time.
 const STRIDE: usize = 32;
@@ -206,19 +207,19 @@ fn packed_row<const STEP: usize, const N: usize>(
     let mut x = 0;
     while x < labels.len() {
         let length = run(&labels[x..]);
-        if let Some(tint) = blend.tint(labels[x]) {
-            let bytes = &mut row[x * STEP..(x + length) * STEP];
-            if length >= LONG {
-                Pattern::<N>::new(tint, STEP, &parts).apply(bytes);
-            } else {
-                for pixel in bytes.as_chunks_mut::<STEP>().0 {
-                    for (part, offset) in parts {
-                        pixel[offset] = mix(pixel[offset], tint.keep, tint.add[part]);
-                    }
+        let end = if length < LONG { (x + LONG).min(labels.len()) } else { x + length };
+        let bytes = &mut row[x * STEP..end * STEP];
+        if length < LONG {
+            for (pixel, &label) in bytes.as_chunks_mut::<STEP>().0.iter_mut().zip(&labels[x..end]) {
+                let tint = blend.tints[usize::from(label)];
+                for (part, offset) in parts {
+                    pixel[offset] = mix(pixel[offset], tint.keep, tint.add[part]);
                 }
             }
+        } else if let Some(tint) = blend.tint(labels[x]) {
+            Pattern::<N>::new(tint, STEP, &parts).apply(bytes);
         }
-        x += length;
+        x = end;
     }
 }
 
@@ -227,18 +228,18 @@ fn luma_row(blend: &Blend, row: &mut [u8], labels: &[u8], offset: usize, step: u
     let mut x = 0;
     while x < labels.len() {
         let length = run(&labels[x..]);
-        if let Some(tint) = blend.tint(labels[x]) {
-            // An odd last pixel has no second luma sample, but its bytes are the row's.
-            let bytes = &mut row[x * step..(x + length) * step];
-            if length >= LONG {
-                Pattern::<16>::new(tint, step, &[(0, offset)]).apply(bytes);
-            } else {
-                for value in bytes.iter_mut().skip(offset).step_by(step) {
-                    *value = mix(*value, tint.keep, tint.add[0]);
-                }
+        let end = if length < LONG { (x + LONG).min(labels.len()) } else { x + length };
+        // In packed 4:2:2 an odd last pixel has no second luma sample: the row ends with what is not a pixel's.
+        let bytes = &mut row[x * step..end * step];
+        if length < LONG {
+            for (value, &label) in bytes[offset..].iter_mut().step_by(step).zip(&labels[x..end]) {
+                let tint = blend.tints[usize::from(label)];
+                *value = mix(*value, tint.keep, tint.add[0]);
             }
+        } else if let Some(tint) = blend.tint(labels[x]) {
+            Pattern::<16>::new(tint, step, &[(0, offset)]).apply(bytes);
         }
-        x += length;
+        x = end;
     }
 }
 
@@ -260,39 +261,45 @@ fn chroma_row(
         let length = if bottom[x] == label { run(&top[x..]).min(run(&bottom[x..])) } else { 0 };
         // Blocks wholly in the run; at an odd width the last one is half as wide.
         let blocks = if x + length == width { length.div_ceil(2) } else { length / 2 };
-        if blocks == 0 {
-            let right = (x + 1).min(width - 1);
-            let tints =
-                [top[x], top[right], bottom[x], bottom[right]].map(|label| blend.tints[usize::from(label)]);
-            let keep: u32 = tints.iter().map(|tint| u32::from(tint.keep)).sum();
-            if keep < 4 * u32::from(OPAQUE) {
-                for &(part, Component { offset, .. }) in components {
-                    let add: u32 = tints.iter().map(|tint| u32::from(tint.add[part])).sum();
-                    let value = &mut row[at + offset];
-                    *value = ((u32::from(*value) * keep + add + 2 * u32::from(OPAQUE))
-                        / (4 * u32::from(OPAQUE))) as u8;
-                }
-            }
-            x += 2;
+        if blocks < LONG {
+            let end = (x + 2 * LONG).min(width);
+            let bytes = &mut row[at..at + (end - x).div_ceil(2) * step];
+            mixed_blocks(blend, bytes, [&top[x..end], &bottom[x..end]], step, components);
+            x = end;
             continue;
         }
         if let Some(tint) = blend.tint(label) {
-            let bytes = &mut row[at..at + blocks * step];
-            if blocks >= LONG {
-                let mut parts = [(0, usize::MAX); 2];
-                for (to, &(part, component)) in parts.iter_mut().zip(components) {
-                    *to = (part, component.offset);
-                }
-                Pattern::<16>::new(tint, step, &parts[..components.len()]).apply(bytes);
-            } else {
-                for &(part, component) in components {
-                    for value in bytes.iter_mut().skip(component.offset).step_by(step) {
-                        *value = mix(*value, tint.keep, tint.add[part]);
-                    }
-                }
+            let mut parts = [(0, 0); 2];
+            for (to, &(part, component)) in parts.iter_mut().zip(components) {
+                *to = (part, component.offset);
             }
+            let bytes = &mut row[at..at + blocks * step];
+            Pattern::<16>::new(tint, step, &parts[..components.len()]).apply(bytes);
         }
         x += 2 * blocks;
+    }
+}
+
+/// Blends chroma block by block.
+fn mixed_blocks(
+    blend: &Blend,
+    bytes: &mut [u8],
+    rows: [&[u8]; 2],
+    step: usize,
+    components: &[(usize, Component)],
+) {
+    const WHOLE: u32 = 4 * OPAQUE as u32;
+    let blocks = rows[0].chunks(2).zip(rows[1].chunks(2));
+    for (samples, (top, bottom)) in bytes.chunks_exact_mut(step).zip(blocks) {
+        // Where a block is one pixel wide both columns are that pixel's.
+        let labels = [top[0], top[top.len() - 1], bottom[0], bottom[bottom.len() - 1]];
+        let tints = labels.map(|label| &blend.tints[usize::from(label)]);
+        let keep: u32 = tints.iter().map(|tint| u32::from(tint.keep)).sum();
+        for &(part, component) in components {
+            let add: u32 = tints.iter().map(|tint| u32::from(tint.add[part])).sum();
+            let value = &mut samples[component.offset];
+            *value = ((u32::from(*value) * keep + add + WHOLE / 2) / WHOLE) as u8;
+        }
     }
 }
 

@@ -188,7 +188,7 @@ fn paint_naively(frame: &mut FrameViewMut<'_>, labels: &LabelMap, palette: &Pale
                 Layout::Yuv(yuv) => {
                     let value = &mut frame.row_mut(yuv.y.plane, y)[yuv.y.offset + x * yuv.y.step];
                     *value = mix(*value, &yuv_part(0), &label);
-                    if x % 2 == 0 && y % yuv.block_height == 0 {
+                    if x.is_multiple_of(2) && y.is_multiple_of(yuv.block_height) {
                         let rows = y..(y + yuv.block_height).min(info.height);
                         let block: Vec<u8> = rows
                             .flat_map(|y| labels.row(y)[x..(x + 2).min(info.width)].iter().copied())
@@ -221,7 +221,7 @@ fn runs(width: usize, height: usize, longest: u32, seed: u32) -> LabelMap {
     let mut next = noise(seed);
     let mut labels = Vec::with_capacity(width * height);
     while labels.len() < width * height {
-        let label = if next() % 2 == 0 { 0 } else { (next() % 256) as u8 };
+        let label = if next().is_multiple_of(2) { 0 } else { (next() % 256) as u8 };
         let end = labels.len() + 1 + (next() % longest) as usize;
         labels.resize(end.min(width * height), label);
     }

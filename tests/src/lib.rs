@@ -1,4 +1,5 @@
 //! What the end-to-end tests share: the reference data and ways to compare with it.
+#![allow(clippy::expect_used)] // A test that can't go on has failed.
 
 pub mod gstreamer;
 

@@ -19,6 +19,14 @@ pub(super) static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("sapiensseg", gst::DebugColorFlags::empty(), Some("Body-part segmentation"))
 });
 
+/// Which pads are active. Under its lock the source task is started and the queue opened, so that there is no task on
+/// a pad that no longer is, and nothing is queued that no task would ever take.
+#[derive(Default)]
+pub(super) struct Active {
+    sink: bool,
+    pub(super) source: bool,
+}
+
 type MakeSegmenter = Box<dyn Fn() -> sapiens_model::Result<Segmenter> + Send + Sync>;
 
 /// See [`super::SapiensSeg`].
@@ -33,8 +41,7 @@ pub struct SapiensSeg {
     /// Sticky events for which there was no place in the queue as downstream took no more. They are the source
     /// task's to push, before all else. Locked before the queue is, so that their order is the one they came in.
     pub(super) stranded: Mutex<Vec<gst::Event>>,
-    /// Whether the src pad is active. Its task is started under this lock, so never on a pad that no longer is.
-    pub(super) source_active: Mutex<bool>,
+    pub(super) active: Mutex<Active>,
     /// For `output=mask`: whether downstream takes rows without padding.
     any_stride: AtomicBool,
     make_segmenter: Mutex<Option<MakeSegmenter>>,
@@ -83,9 +90,10 @@ impl SapiensSeg {
         self.srcpad.push_event(event.clone())
     }
 
-    pub(super) fn start_tasks(&self) -> Result<(), glib::BoolError> {
+    /// Ends a flush: the queue is opened, and tasks start.
+    pub(super) fn start_tasks(&self, running: &Running) -> Result<(), glib::BoolError> {
         self.start_mask_task()?;
-        self.start_source_task()
+        self.open(running)
     }
 
     pub(super) fn pause_tasks(&self) {
@@ -156,14 +164,25 @@ impl SapiensSeg {
         }
     }
 
+    /// Opens the queue after a flush, unless a pad isn't active: what was queued would wait for nothing.
+    pub(super) fn open(&self, running: &Running) -> Result<(), glib::BoolError> {
+        {
+            let active = lock(&self.active);
+            if active.sink && active.source {
+                running.queue.stop_flush();
+            }
+        }
+        self.start_source_task()
+    }
+
     fn activate_sink(&self, mode: gst::PadMode, active: bool) -> Result<(), gst::LoggableError> {
         if mode != gst::PadMode::Push {
             return Err(gst::loggable_error!(CAT, "frames are pushed: mode {mode:?} asked for"));
         }
+        lock(&self.active).sink = active;
         let Some(running) = self.running() else { return Ok(()) };
         if active {
-            running.queue.stop_flush();
-            return self.start_source_task().map_err(Into::into);
+            return self.open(&running).map_err(Into::into);
         }
         drop(running.queue.start_flush());
         Ok(())
@@ -178,13 +197,10 @@ impl SapiensSeg {
         if mode != gst::PadMode::Push {
             return Err(gst::loggable_error!(CAT, "frames are pushed: mode {mode:?} asked for"));
         }
-        *lock(&self.source_active) = active;
+        lock(&self.active).source = active;
         let running = self.running();
         if active {
-            if let Some(running) = running {
-                running.queue.stop_flush();
-            }
-            return self.start_source_task().map_err(Into::into);
+            return running.map_or(Ok(()), |running| self.open(&running)).map_err(Into::into);
         }
         if let Some(running) = running {
             drop(running.queue.start_flush());
@@ -201,8 +217,8 @@ fn load(settings: &Settings) -> Result<Segmenter, SegmentError> {
         let card = settings.card()?;
         let options = settings.options()?;
         // Before gigabytes are read.
-        options.backend.resolve()?;
         settings.palette(&card)?;
+        options.backend.resolve()?;
         let weights = settings.weights.as_deref().map(std::path::Path::new);
         let weights = Weights::locate_and_open(&card, weights, settings.license_accepted)?;
         Segmenter::new(card, &weights, options)
@@ -243,8 +259,12 @@ impl ObjectSubclass for SapiensSeg {
                     |imp| imp.sink_chain(buffer),
                 )
             })
-            .event_function(|pad, parent, event| {
-                SapiensSeg::catch_panic_pad_function(parent, || false, |imp| imp.sink_event(pad, event))
+            .event_full_function(|pad, parent, event| {
+                SapiensSeg::catch_panic_pad_function(
+                    parent,
+                    || Err(gst::FlowError::Error),
+                    |imp| imp.sink_event(pad, event),
+                )
             })
             .query_function(|pad, parent, query| {
                 SapiensSeg::catch_panic_pad_function(parent, || false, |imp| imp.sink_query(pad, query))
@@ -275,7 +295,7 @@ impl ObjectSubclass for SapiensSeg {
             labels_thread: Mutex::default(),
             flows: Mutex::new(flows),
             stranded: Mutex::default(),
-            source_active: Mutex::default(),
+            active: Mutex::default(),
             any_stride: AtomicBool::new(false),
             make_segmenter: Mutex::default(),
         }

@@ -157,9 +157,16 @@ impl SapiensSeg {
                 }
             }
             Some(Item::Buffer(buffer)) => {
+                if mask.pad.check_reconfigure()
+                    && let Some(caps) = mask.pad.current_caps()
+                {
+                    mask.packed.store(takes_any_stride(&mask.pad, &caps), Ordering::Relaxed);
+                }
                 let flow = mask.pad.push(buffer);
-                let running = self.running().filter(|_| !mask.released.load(Ordering::SeqCst));
-                if let Some(running) = running {
+                // A sink that isn't ready yet, or goes away alone, is no reason for frames to stop. Where the whole
+                // stream is flushed, upstream says so.
+                let matters = flow != Err(gst::FlowError::Flushing) && !mask.released.load(Ordering::SeqCst);
+                if let Some(running) = self.running().filter(|_| matters) {
                     self.combine(&running, &mask.pad, flow);
                 }
             }
@@ -228,6 +235,10 @@ impl SapiensSeg {
             // The frames' branch says what is late.
             gst::EventView::Qos(_) => true,
             gst::EventView::Reconfigure(_) => {
+                // Whatever is linked now may not know of strides; the pad's task asks it.
+                if let Some(mask) = self.mask_pad() {
+                    mask.packed.store(false, Ordering::Relaxed);
+                }
                 if let Some(running) = self.running() {
                     self.accept_again(&running);
                 }

@@ -1,5 +1,6 @@
 //! What there is from READY to PAUSED and back: the segmenter, the queue, and what the pads' threads share.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -136,7 +137,10 @@ impl Running {
     fn bring_labels(&self) {
         while let Some(ticket) = self.queue.ticket() {
             let mut output = Output { labels: self.pool.take(), ..Output::default() };
-            let result = self.segmenter.receive(&mut output).map(|()| {
+            // A slot whose result never comes would keep the element from ever stopping.
+            let received = catch_unwind(AssertUnwindSafe(|| self.segmenter.receive(&mut output)))
+                .unwrap_or_else(|_| Err(SegmentError::new(ErrorKind::Engine, "waiting for labels panicked")));
+            let result = received.map(|()| {
                 self.timings().add(output.timing);
                 self.pool.share(output.labels, self.segmenter.backend(), output.timing)
             });

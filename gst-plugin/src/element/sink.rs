@@ -65,32 +65,23 @@ impl SapiensSeg {
         Ok((Framed { buffer, shape, running_time, stream_time }, times))
     }
 
-    pub(super) fn sink_event(&self, pad: &gst::Pad, event: gst::Event) -> bool {
+    /// Answers with a flow, since a `false` is an error to upstream even where the pad only flushes.
+    pub(super) fn sink_event(
+        &self,
+        pad: &gst::Pad,
+        event: gst::Event,
+    ) -> Result<gst::FlowSuccess, gst::FlowError> {
         gst::log!(CAT, obj = pad, "{event:?}");
-        let Some(running) = self.running() else {
-            return gst::Pad::event_default(pad, Some(&*self.obj()), event);
-        };
+        let Some(running) = self.running() else { return self.default_event(pad, event) };
         match event.view() {
             gst::EventView::FlushStart(_) => {
-                let forwarded = self.push_everywhere(&event);
+                self.push_everywhere(&event);
                 self.flush(&running);
-                return forwarded;
+                return Ok(gst::FlowSuccess::Ok);
             }
-            gst::EventView::FlushStop(_) => {
-                // Frames in flight give their buffers back first: upstream may be about to change its pool.
-                running.queue.wait_idle();
-                let forwarded = self.push_everywhere(&event);
-                {
-                    let mut input = running.input();
-                    (input.eos, input.told) = (false, false);
-                    input.segment = gst::FormattedSegment::new();
-                }
-                self.reset_flows();
-                running.queue.stop_flush();
-                return self.start_tasks().is_ok() && forwarded;
-            }
+            gst::EventView::FlushStop(_) => return self.end_flush(&running, &event),
             gst::EventView::Caps(given) => {
-                let Some(caps) = self.accept_caps(&running, given.caps()) else { return false };
+                let caps = self.accept_caps(&running, given.caps()).ok_or(gst::FlowError::NotNegotiated)?;
                 return self
                     .pass_event(&running, gst::event::Caps::builder(&caps).seqnum(event.seqnum()).build());
             }
@@ -101,7 +92,7 @@ impl SapiensSeg {
                         gst::StreamError::Format,
                         ("a segment in another format than time")
                     );
-                    return false;
+                    return Err(gst::FlowError::Error);
                 };
                 running.input().segment = segment;
                 self.reopen(&running);
@@ -113,11 +104,26 @@ impl SapiensSeg {
             gst::EventView::Eos(_) => running.input().eos = true,
             _ => {}
         }
-        if event.is_serialized() {
-            self.pass_event(&running, event)
-        } else {
-            gst::Pad::event_default(pad, Some(&*self.obj()), event)
+        if event.is_serialized() { self.pass_event(&running, event) } else { self.default_event(pad, event) }
+    }
+
+    fn default_event(&self, pad: &gst::Pad, event: gst::Event) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let forwarded = gst::Pad::event_default(pad, Some(&*self.obj()), event);
+        if forwarded { Ok(gst::FlowSuccess::Ok) } else { Err(gst::FlowError::Error) }
+    }
+
+    fn end_flush(&self, running: &Running, event: &gst::Event) -> Result<gst::FlowSuccess, gst::FlowError> {
+        // Frames in flight give their buffers back first: upstream may be about to change its pool.
+        running.queue.wait_idle();
+        self.push_everywhere(event);
+        {
+            let mut input = running.input();
+            (input.eos, input.told) = (false, false);
+            input.segment = gst::FormattedSegment::new();
         }
+        self.reset_flows();
+        self.start_tasks(running).map_err(|_| gst::FlowError::Error)?;
+        Ok(gst::FlowSuccess::Ok)
     }
 
     /// Drops what is queued. Sticky events stay with the pads, but for those that a flush ends: upstream has sent
@@ -144,24 +150,23 @@ impl SapiensSeg {
     }
 
     /// Queues an event.
-    fn pass_event(&self, running: &Running, event: gst::Event) -> bool {
+    fn pass_event(&self, running: &Running, event: gst::Event) -> Result<gst::FlowSuccess, gst::FlowError> {
         let mut stranded = lock(&self.stranded);
-        match running.queue.pass(Payload::Event(event)) {
-            Ok(()) => true,
-            // Once downstream takes frames again it must know what they are.
-            Err(Refused { payload: Payload::Event(event), closed: Closed::Flow(flow) })
-                if event.is_sticky() =>
-            {
-                let ends = event.type_() == gst::EventType::Eos;
-                stranded.push(event);
-                drop(stranded);
-                if ends {
-                    self.report_if_nobody_knows(running, flow);
-                }
-                self.start_source_task().is_ok()
-            }
-            Err(_) => false,
+        let (event, closed) = match running.queue.pass(Payload::Event(event)) {
+            Ok(()) => return Ok(gst::FlowSuccess::Ok),
+            Err(Refused { payload: Payload::Event(event), closed }) if event.is_sticky() => (event, closed),
+            Err(refused) => return Err(answered(running, refused.closed)),
+        };
+        let Closed::Flow(flow) = closed else { return Err(gst::FlowError::Flushing) };
+        // Once downstream takes frames again it must know what they are.
+        let ends = event.type_() == gst::EventType::Eos;
+        stranded.push(event);
+        drop(stranded);
+        if ends {
+            self.report_if_nobody_knows(running, flow);
         }
+        self.start_source_task().map_err(|_| gst::FlowError::Error)?;
+        Ok(gst::FlowSuccess::Ok)
     }
 
     /// Takes over the caps of the frames to come; gives the caps that they come out with.
@@ -204,7 +209,11 @@ impl SapiensSeg {
                 true
             }
             gst::QueryViewMut::AcceptCaps(query) => {
-                let accepted = query.caps().can_intersect(&self.allowed_on_sink(pad, output));
+                let allowed = self.allowed_on_sink(pad, output);
+                let accepted = query.caps().can_intersect(&allowed);
+                if !accepted {
+                    gst::info!(CAT, imp = self, "{output:?} takes {allowed}, not {}", query.caps());
+                }
                 query.set_result(accepted);
                 true
             }
@@ -228,7 +237,16 @@ impl SapiensSeg {
     fn allowed_on_sink(&self, pad: &gst::Pad, output: OutputChoice) -> gst::Caps {
         let downstream = self.srcpad.peer_query_caps(None);
         let template = pad.pad_template_caps();
-        caps::backward(output, &downstream).intersect_with_mode(&template, gst::CapsIntersectMode::First)
+        let mode = gst::CapsIntersectMode::First;
+        let allowed = caps::backward(output, &downstream).intersect_with_mode(&template, mode);
+        // Masks have the frames' size, so that whoever takes them has a say in it.
+        match self.mask_pad() {
+            Some(mask) => {
+                let masks = caps::backward(OutputChoice::Mask, &mask.pad.peer_query_caps(None));
+                allowed.intersect_with_mode(&masks, mode)
+            }
+            None => allowed,
+        }
     }
 
     /// Planes may lie anywhere, and frames in flight need buffers of their own.

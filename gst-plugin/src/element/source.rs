@@ -15,8 +15,8 @@ use crate::{meta, render};
 impl SapiensSeg {
     /// Starts the src pad's task, if the pad is active.
     pub(super) fn start_source_task(&self) -> Result<(), glib::BoolError> {
-        let active = lock(&self.source_active);
-        if !*active {
+        let active = lock(&self.active);
+        if !active.source {
             return Ok(());
         }
         let weak = self.obj().downgrade();
@@ -91,6 +91,10 @@ impl SapiensSeg {
 
         let rendered = self.push_mask(&buffer, &shape, labels.as_ref()).and_then(|()| {
             if running.output == OutputChoice::Mask {
+                if self.srcpad.check_reconfigure() {
+                    // Something else may be linked, which knows of no strides.
+                    self.ask_source_allocation();
+                }
                 let packed = self.source_takes_any_stride();
                 buffer = render::mask(&buffer, &shape, labels.as_ref(), packed)
                     .map_err(|error| error.to_string())?;

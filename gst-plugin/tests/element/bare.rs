@@ -74,6 +74,15 @@ impl Rig {
                 }
                 match query.view_mut() {
                     gst::QueryViewMut::Allocation(_) | gst::QueryViewMut::Drain(_) => true,
+                    // Without a template the default is the caps that the pad happens to have.
+                    gst::QueryViewMut::Caps(query) => {
+                        query.set_result(&query.filter_owned().unwrap_or_else(gst::Caps::new_any));
+                        true
+                    }
+                    gst::QueryViewMut::AcceptCaps(query) => {
+                        query.set_result(true);
+                        true
+                    }
                     gst::QueryViewMut::Custom(query) => {
                         query.structure_mut().set("answered", true);
                         true
@@ -86,7 +95,6 @@ impl Rig {
         let bus = gst::Bus::new();
         element.set_bus(Some(&bus));
         source.link(&element.static_pad("sink").unwrap()).unwrap();
-        sink.set_active(true).unwrap();
         let rig = Self { element, source, sink, bus, log, answer };
         rig.play();
         rig
@@ -97,6 +105,7 @@ impl Rig {
     }
 
     pub fn play(&self) {
+        self.sink.set_active(true).unwrap();
         self.element.set_state(gst::State::Playing).unwrap();
         self.source.set_active(true).unwrap();
     }
@@ -104,6 +113,8 @@ impl Rig {
     pub fn stop(&self) {
         self.source.set_active(false).unwrap();
         self.element.set_state(gst::State::Null).unwrap();
+        // As a pipeline does: a flush that had only begun ends here, too.
+        self.sink.set_active(false).unwrap();
     }
 
     /// What downstream answers to each frame, by number.

@@ -74,6 +74,7 @@ pub struct Picture {
 
 /// Caps of a frame.
 pub fn info(format: VideoFormat, (width, height): (u32, u32)) -> VideoInfo {
+    crate::common::init();
     VideoInfo::builder(format, width, height).fps(gst::Fraction::new(30, 1)).build().unwrap()
 }
 

@@ -1,14 +1,14 @@
 //! States: start, preroll, play, stop, again; what is in flight when it ends; a long run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gstsapiensseg::{OutputChoice, SapiensSegMeta};
 use sapiens_model::engine::fake::Outcome;
 
-use crate::bare::{LIMIT, Rig, buffers, error_on, frame, in_time, rgb, sized_frame, time};
+use crate::bare::{LIMIT, Rig, buffers, error_on, frame, in_time, rgb, segment, sized_frame, time};
 use crate::common::{element_of, green_element, turn};
 
 const RGB: &str = "video/x-raw,format=RGB,width=32,height=16,framerate=30/1";
@@ -92,6 +92,8 @@ fn stopping_in_mid_inference_is_bounded_and_gives_buffers_back() {
 fn playing_to_paused_and_back_keeps_every_frame() {
     let element = element_of(2, |_| turn(1, Outcome::GreenOver16));
     let (pipeline, sink) = pipeline(&element, 300, false);
+    // An appsink that hasn't been started says that it is at the end.
+    pipeline.set_state(gst::State::Playing).unwrap();
     let states = pipeline.clone();
     let toggler = std::thread::spawn(move || {
         for _ in 0..10 {
@@ -103,11 +105,8 @@ fn playing_to_paused_and_back_keeps_every_frame() {
         states.set_state(gst::State::Playing).unwrap();
     });
     let mut times = Vec::new();
-    loop {
-        match sink.try_pull_sample(gst::ClockTime::from_seconds(10)) {
-            Some(sample) => times.push(sample.buffer().unwrap().pts()),
-            None => break,
-        }
+    while let Some(sample) = sink.try_pull_sample(gst::ClockTime::from_seconds(10)) {
+        times.push(sample.buffer().unwrap().pts());
     }
     assert!(sink.is_eos(), "ended without end of stream after {} frames", times.len());
     toggler.join().unwrap();
@@ -198,6 +197,53 @@ fn pads_that_are_deactivated_and_activated_go_on() {
         rig.push(frame(2)).unwrap();
         assert_eq!(rig.wait_buffers(1)[0].pts(), Some(time(2)));
     }
+}
+
+#[test]
+fn stopping_and_starting_while_frames_queries_and_flushes_come() {
+    let rig = Rig::new(element_of(2, |number| turn(number as u64 % 3, Outcome::GreenOver16)));
+    let over = Arc::new(AtomicBool::new(false));
+    let spawn = |mut work: Box<dyn FnMut(u64) + Send>| {
+        let over = over.clone();
+        std::thread::spawn(move || {
+            (0..).take_while(|_| !over.load(Ordering::SeqCst)).for_each(|round| {
+                work(round);
+                std::thread::sleep(Duration::from_micros(round * 37 % 700));
+            });
+        })
+    };
+    rig.begin(&rgb(16, 8));
+    let (frames, queries, flushes) = (rig.source.clone(), rig.source.clone(), rig.source.clone());
+    let threads = [
+        // What comes of it is chance, but that it comes back is not.
+        spawn(Box::new(move |round| {
+            let _ = frames.push(frame(round));
+        })),
+        spawn(Box::new(move |_| {
+            queries.peer_query(&mut gst::query::Drain::new());
+        })),
+        spawn(Box::new(move |_| {
+            flushes.push_event(gst::event::FlushStart::new());
+            flushes.push_event(gst::event::FlushStop::new(true));
+            flushes.push_event(segment());
+        })),
+    ];
+    for round in 0..60 {
+        std::thread::sleep(Duration::from_millis(round % 7));
+        let element = rig.element.clone();
+        in_time("stop and start", LIMIT, move || {
+            element.set_state(gst::State::Ready).unwrap();
+            element.set_state(gst::State::Playing).unwrap();
+        });
+    }
+    over.store(true, Ordering::SeqCst);
+    in_time("the threads", LIMIT, || threads.map(|thread| thread.join().unwrap()));
+    rig.stop();
+    rig.play();
+    rig.forget();
+    rig.begin(&rgb(16, 8));
+    rig.push(frame(3)).unwrap();
+    assert_eq!(rig.wait_buffers(1)[0].pts(), Some(time(3)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The element between pads of the test's own: what comes in is pushed by hand, what leaves is written down.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
@@ -32,6 +32,11 @@ pub struct Tap {
 
 impl Tap {
     pub fn new() -> Self {
+        Self::reading_video_meta(false)
+    }
+
+    /// One that says, when it's asked, whether it finds rows by their `GstVideoMeta`.
+    pub fn reading_video_meta(reads_meta: bool) -> Self {
         let seen =
             Seen { left: Vec::new(), answer: Ok(gst::FlowSuccess::Ok), blocked: false, waiting: false };
         let seen = Arc::new((Mutex::new(seen), Condvar::new()));
@@ -56,7 +61,11 @@ impl Tap {
                 changed.notify_all();
                 true
             })
-            .query_function(|pad, parent, query| match query.view_mut() {
+            .query_function(move |pad, parent, query| match query.view_mut() {
+                gst::QueryViewMut::Allocation(query) if reads_meta => {
+                    query.add_allocation_meta::<gst_video::VideoMeta>(None);
+                    true
+                }
                 gst::QueryViewMut::Caps(query) => {
                     query.set_result(&query.filter().map_or_else(gst::Caps::new_any, ToOwned::to_owned));
                     true
@@ -73,16 +82,17 @@ impl Tap {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
-        let changed = change(&mut self.seen.0.lock().unwrap());
+        // A wait in vain panics with the lock held, and what is dropped then comes here.
+        let changed = change(&mut self.seen.0.lock().unwrap_or_else(PoisonError::into_inner));
         self.seen.1.notify_all();
         changed
     }
 
     fn wait_until(&self, what: &str, condition: impl Fn(&Seen) -> bool) {
         let (seen, changed) = &*self.seen;
-        let (_seen, waited) =
+        let (seen, waited) =
             changed.wait_timeout_while(seen.lock().unwrap(), PATIENCE, |seen| !condition(seen)).unwrap();
-        assert!(!waited.timed_out(), "waited in vain for {what}");
+        assert!(!waited.timed_out(), "waited in vain for {what}: {:?}", seen.left);
     }
 
     /// What frames are answered from now on.

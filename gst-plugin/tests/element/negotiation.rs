@@ -271,6 +271,30 @@ fn the_mask_pad_offers_gray_of_the_size_that_comes_in() {
 }
 
 #[test]
+fn who_takes_masks_has_a_say_in_their_size() {
+    for output in OUTPUTS {
+        let element = element(output);
+        let mask = element.request_pad_simple("mask").unwrap();
+        let filter = gst::ElementFactory::make("capsfilter")
+            .property("caps", caps("video/x-raw,width=320,height=[1,240]"))
+            .build()
+            .unwrap();
+        mask.link(&filter.static_pad("sink").unwrap()).unwrap();
+        let sink = element.static_pad("sink").unwrap();
+        let offered = query(&sink, Some("video/x-raw,format=BGRA,height=[200,480]"));
+        let structure = offered.structure(0).unwrap();
+        assert_eq!(structure.get::<i32>("width"), Ok(320), "{output:?}");
+        let heights = structure.get::<gst::IntRange<i32>>("height");
+        assert_eq!(heights.unwrap(), gst::IntRange::new(200, 240), "{output:?}");
+        assert!(
+            !sink.query_accept_caps(&caps("video/x-raw,format=BGRA,width=640,height=240,framerate=30/1"))
+        );
+        element.release_request_pad(&mask);
+        assert!(sink.query_accept_caps(&caps("video/x-raw,format=BGRA,width=640,height=240,framerate=30/1")));
+    }
+}
+
+#[test]
 fn sizes_and_formats_change_in_mid_stream() {
     let mut harness = Harness::with_element(&element(OutputChoice::Overlay), Some("sink"), Some("src"));
     for (number, (format, size)) in [

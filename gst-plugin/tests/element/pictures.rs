@@ -1,5 +1,7 @@
 //! Pictures against references that aren't ours: the ITU's definitions and GStreamer's own converter.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gst::prelude::*;
@@ -229,13 +231,14 @@ fn the_other_branch_of_a_tee_sees_the_frame_as_it_was() {
         [(OutputChoice::Overlay, "NV12"), (OutputChoice::Overlay, "BGRx"), (OutputChoice::Alpha, "BGRA")]
     {
         let source = format!(
-            "videotestsrc num-buffers=6 pattern=smpte ! video/x-raw,format={format},width=161,height=91,framerate=30/1"
+            "videotestsrc num-buffers=6 pattern=gradient ! video/x-raw,format={format},width=164,height=90,framerate=30/1"
         );
-        let plain = run(&format!("{source} ! appsink name=a sync=false"), |_| (), &["a"]).remove(0);
+        let plain =
+            run(&format!("{source} ! appsink name=a sync=false wait-on-eos=false"), |_| (), &["a"]).remove(0);
         let branches = run(
             &format!(
-                "{source} ! tee name=t ! queue ! queue name=here ! appsink name=a sync=false \
-                 t. ! queue ! appsink name=b sync=false"
+                "{source} ! tee name=t ! queue ! queue name=here ! appsink name=a sync=false wait-on-eos=false \
+                 t. ! queue ! appsink name=b sync=false wait-on-eos=false"
             ),
             |pipeline| {
                 let element = green_element();
@@ -255,38 +258,37 @@ fn the_other_branch_of_a_tee_sees_the_frame_as_it_was() {
 
 #[test]
 fn masks_have_padding_unless_downstream_knows_of_strides() {
-    for (metas, stride) in [(false, 64), (true, 61)] {
-        let element = green_element();
-        element.set_property("output", OutputChoice::Mask);
-        let mut harness = Harness::with_element(&element, Some("sink"), Some("src"));
-        if metas {
-            // As a peer that takes any stride answers.
-            let source = element.static_pad("src").unwrap();
-            source.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH, |_, info| {
-                let gst::QueryViewMut::Allocation(query) = info.query_mut().unwrap().view_mut() else {
-                    return gst::PadProbeReturn::Ok;
-                };
-                query.add_allocation_meta::<gst_video::VideoMeta>(None);
-                gst::PadProbeReturn::Handled
-            });
+    let element = green_element();
+    element.set_property("output", OutputChoice::Mask);
+    let mut harness = Harness::with_element(&element, Some("sink"), Some("src"));
+    let knows = Arc::new(AtomicBool::new(false));
+    let answer = knows.clone();
+    let source = element.static_pad("src").unwrap();
+    source.add_probe(gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH, move |_, info| {
+        let gst::QueryViewMut::Allocation(query) = info.query_mut().unwrap().view_mut() else {
+            return gst::PadProbeReturn::Ok;
+        };
+        if answer.load(Ordering::Relaxed) {
+            query.add_allocation_meta::<gst_video::VideoMeta>(None);
         }
-        let info = frames::info(VideoFormat::Rgb, (61, 45));
-        harness.set_src_caps(info.to_caps().unwrap());
-        let label = |x: usize, y: usize| ((x * 3 + y) % 16) as u8;
+        gst::PadProbeReturn::Handled
+    });
+    let info = frames::info(VideoFormat::Rgb, (61, 45));
+    harness.set_src_caps(info.to_caps().unwrap());
+    let label = |x: usize, y: usize| ((x * 3 + y) % 16) as u8;
+    // Others are linked while frames flow.
+    for (metas, stride) in [(false, 64), (true, 61), (false, 64)] {
+        knows.store(metas, Ordering::Relaxed);
+        harness.push_upstream_event(gst::event::Reconfigure::new());
         harness.push(Picture::of_labels(&info, Lay::Default, label).buffer(0)).unwrap();
         let out = harness.pull().unwrap();
         let caps = harness.sinkpad().unwrap().current_caps().unwrap();
         let info = VideoInfo::from_caps(&caps).unwrap();
         assert_eq!((info.format(), info.width(), info.height()), (VideoFormat::Gray8, 61, 45));
         assert_eq!(out.size(), stride * 45, "video metas: {metas}");
-        // Read as anybody reads a frame.
-        let frame = gst_video::VideoFrame::from_buffer_readable(out, &info).unwrap();
-        assert_eq!(frame.plane_stride()[0] as usize, stride, "video metas: {metas}");
-        let bytes = frame.plane_data(0).unwrap();
-        assert!(
-            (0..45).all(|y| (0..61).all(|x| bytes[y * stride + x] == label(x, y))),
-            "video metas: {metas}"
-        );
+        let bytes = frames::bytes(&out);
+        assert!((0..45).all(|y| (0..61).all(|x| bytes[y * stride + x] == label(x, y))), "{metas}");
+        assert_eq!(out.meta::<gst_video::VideoMeta>().map(|meta| meta.stride()[0]), metas.then_some(61));
     }
 }
 
@@ -322,7 +324,7 @@ fn a_mask_of_odd_width_survives_a_converter_and_a_scaler() {
     // 2 x 2 pixels each, so that the scaler's nearest neighbour is a plain repetition.
     let samples = run(
         "videotestsrc num-buffers=2 pattern=white ! video/x-raw,format=RGB,width=61,height=45 ! queue name=here ! \
-         videoscale method=nearest-neighbour ! video/x-raw,width=122,height=90 ! appsink name=a sync=false",
+         videoscale method=nearest-neighbour ! video/x-raw,width=122,height=90 ! appsink name=a sync=false wait-on-eos=false",
         |pipeline| {
             let element = green_element();
             element.set_property("output", OutputChoice::Mask);

@@ -43,7 +43,6 @@ impl AddAssign for Times {
     }
 }
 
-#[allow(clippy::print_stdout)]
 fn main() -> Result<(), String> {
     let mut args = std::env::args().skip(1);
     let nick = args.next().unwrap_or("0.3b".into());

@@ -1,7 +1,7 @@
 //! The networks under burn's Autodiff: every parameter gets a gradient.
 
 // Helpers outside #[test] functions, which clippy.toml doesn't know as tests.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used)]
 
 use std::convert::Infallible;
 

@@ -1,7 +1,7 @@
 //! The published sizes at 1024 x 768 with generated weights, against the reference. Minutes, not seconds.
 
 // Helpers outside #[test] functions, which clippy.toml doesn't know as tests.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 //! there is something to compare, and the same bytes on every run.
 
 // Helpers outside #[test] functions, which clippy.toml doesn't know as tests.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used)]
 
 use burn::tensor::{Tensor, TensorData};
 use burn_flex::Flex;

@@ -1,7 +1,7 @@
 //! The tiny models of the reference data: every activation.
 
 // Helpers outside #[test] functions, which clippy.toml doesn't know as tests.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 

@@ -31,7 +31,7 @@ pub(super) fn demand(card: &ModelCard, accepted: bool, environment: &Environment
         .as_ref()
         .map_or_else(String::new, |name| format!(" (https://huggingface.co/{name})"));
     Some(format!(
-        "the weights of {} come under the {}, {implies}{place}: if you accept it, set {variable}=1 in the environment or license-accepted=true",
+        "the weights of {} come under the {}, {implies}{place}: if you accept it, set {variable}=1 in the environment, license-accepted=true on the element, or --accept-license on the command line",
         card.name(),
         weights.license,
     ))

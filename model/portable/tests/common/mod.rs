@@ -2,7 +2,7 @@
 
 // Each test target uses a part of this.
 #![allow(dead_code)]
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used)]
 
 use std::convert::Infallible;
 use std::path::Path;
