@@ -1,6 +1,6 @@
 //! The GObject subclass: pads, properties, states. What the pads do is in `sink`, `source` and `mask`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
@@ -42,6 +42,8 @@ pub struct SapiensSeg {
     /// task's to push, before all else. Locked before the queue is, so that their order is the one they came in.
     pub(super) stranded: Mutex<Vec<gst::Event>>,
     pub(super) active: Mutex<Active>,
+    /// Counts how often something new was linked.
+    pub(super) links: AtomicU64,
     /// For `output=mask`: whether downstream takes rows without padding.
     any_stride: AtomicBool,
     make_segmenter: Mutex<Option<MakeSegmenter>>,
@@ -296,6 +298,7 @@ impl ObjectSubclass for SapiensSeg {
             flows: Mutex::new(flows),
             stranded: Mutex::default(),
             active: Mutex::default(),
+            links: AtomicU64::new(0),
             any_stride: AtomicBool::new(false),
             make_segmenter: Mutex::default(),
         }

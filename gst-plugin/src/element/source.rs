@@ -1,5 +1,7 @@
 //! The src pad: its task takes the head of the queue, puts the labels on it, and pushes it.
 
+use std::sync::atomic::Ordering;
+
 use glib::subclass::prelude::*;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
@@ -126,8 +128,13 @@ impl SapiensSeg {
             }
             self.update_measured_latency(running);
         }
+        let links = self.links.load(Ordering::SeqCst);
         let flow = self.srcpad.push(buffer);
-        self.combine(running, &self.srcpad, flow);
+        // Was it linked meanwhile, then that is no longer so, and nobody would say again that it's linked.
+        if flow != Err(gst::FlowError::NotLinked) || links == self.links.load(Ordering::SeqCst) {
+            self.combine(running, &self.srcpad, flow);
+            self.forgive(running, links);
+        }
     }
 
     /// Takes over what a push came to, together with what the other pad's came to.
@@ -149,6 +156,15 @@ impl SapiensSeg {
         gst::element_imp_error!(self, code, ("{message}"));
         running.input().told = true;
         self.refuse(running, gst::FlowError::Error);
+    }
+
+    /// Takes a refusal back that was decided on while something new was linked.
+    fn forgive(&self, running: &Running, links: u64) {
+        let stale = running.queue.closed() == Some(Closed::Flow(gst::FlowError::NotLinked))
+            && links != self.links.load(Ordering::SeqCst);
+        if stale {
+            self.accept_again(running);
+        }
     }
 
     /// Empties the queue, and answers `flow` to frames from now on. What is sticky in it, an end of stream too, is
@@ -212,6 +228,7 @@ impl SapiensSeg {
     pub(super) fn accept_again(&self, running: &Running) {
         self.reset_flows();
         running.input().told = false;
+        self.links.fetch_add(1, Ordering::SeqCst);
         running.queue.accept();
         let _ = self.start_source_task();
     }
