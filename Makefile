@@ -7,10 +7,11 @@ FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size
 SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
 export SAPIENSSEG_CLIPS
 
-.PHONY: help test check deps clips fmt clippy unit loom full-size doc build clean
+.PHONY: help test check deps clips fmt clippy unit loom full-size doc build install clean
 
 help:
 	@echo "make build      the sapiens command and the GStreamer plugin, optimised, in target/release"
+	@echo "make install    both into your home: GStreamer's folder for your own plugins and ~/.local/bin"
 	@echo "make test       everything that CI runs: format, lints, tests, full-size networks, documentation"
 	@echo "make check      the same without the full-size networks and the thread models (some minutes less)"
 	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
@@ -47,6 +48,15 @@ doc: deps
 
 build: deps
 	$(CARGO) build --release --locked -p sapiens-cli -p gst-plugin-sapiensseg
+
+# Where GStreamer looks for a user's own plugins; PLUGIN_DIR and BIN_DIR choose other folders.
+PLUGIN_DIR ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/gstreamer-1.0/plugins
+BIN_DIR ?= $(HOME)/.local/bin
+
+install: build
+	install -D -m 755 target/release/libgstsapiensseg.so "$(PLUGIN_DIR)/libgstsapiensseg.so"
+	install -D -m 755 target/release/sapiens "$(BIN_DIR)/sapiens"
+	@echo "installed: $(PLUGIN_DIR)/libgstsapiensseg.so and $(BIN_DIR)/sapiens"
 
 clean:
 	$(CARGO) clean

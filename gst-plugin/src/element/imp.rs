@@ -129,6 +129,7 @@ impl SapiensSeg {
     fn stop(&self) {
         let Some(running) = lock(&self.running).take() else { return };
         drop(running.queue.shut_down());
+        running.segmenter.cancel_pending();
         let thread = lock(&self.labels_thread).take();
         if let Some(thread) = thread {
             // Had it panicked, the panic hook has said so.

@@ -130,6 +130,7 @@ impl SapiensSeg {
     /// them and won't again.
     fn flush(&self, running: &Running) {
         let payloads: Vec<_> = running.queue.start_flush().into_payloads().collect();
+        running.segmenter.cancel_pending();
         self.close_mask();
         self.pause_tasks();
         let mut sticky = std::mem::take(&mut *lock(&self.stranded));

@@ -97,6 +97,10 @@ impl Drop for Live {
     }
 }
 
+/// What video sinks add to the latency for themselves: a frame that a busy machine lets leave this much after what
+/// we announced is still shown on time.
+const PROCESSING_DEADLINE: gst::ClockTime = gst::ClockTime::from_mseconds(20);
+
 #[test]
 fn frames_leave_on_time_and_in_order_beside_an_engine_of_two_seconds() {
     let _alone = alone();
@@ -116,12 +120,15 @@ fn frames_leave_on_time_and_in_order_beside_an_engine_of_two_seconds() {
         let start = gst::ClockTime::from_seconds(second);
         let due =
             gone.iter().filter(|frame| frame.pts >= start && frame.pts < start + gst::ClockTime::SECOND);
+        let after = |frame: &&Gone, slack| frame.at > frame.pts + latency + slack;
+        let strictly = due.clone().filter(|frame| after(frame, gst::ClockTime::ZERO)).count();
         let late: Vec<_> = due
             .clone()
-            .filter(|frame| frame.at > frame.pts + latency)
+            .filter(|frame| after(frame, PROCESSING_DEADLINE))
             .map(|frame| frame.at - frame.pts)
             .collect();
         let due = due.count();
+        println!("second {second}: {due} frames, {strictly} after the announced {latency}");
         assert!(due >= 29, "second {second}: {due} frames");
         assert!(due - late.len() >= 29, "second {second}: {due} frames, late at {late:?}, latency {latency}");
     }
