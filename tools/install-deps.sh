@@ -15,6 +15,7 @@ needed() {
         command -v gst-launch-1.0 >/dev/null 2>&1 &&
         pkg-config --exists 'gstreamer-1.0 >= 1.22' 'gstreamer-video-1.0 >= 1.22' 'gstreamer-check-1.0 >= 1.22' 2>/dev/null &&
         gst-inspect-1.0 --exists vp8enc && gst-inspect-1.0 --exists webmmux && gst-inspect-1.0 --exists avdec_h264 &&
+        python3 -m pip --version >/dev/null 2>&1 &&
         /usr/bin/python3 -c 'import gi; gi.require_version("Gst", "1.0"); gi.require_version("GstVideo", "1.0")' 2>/dev/null
 }
 
@@ -35,7 +36,7 @@ fi
 say "installing GStreamer and a C compiler"
 $root apt-get update -qq
 $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    gcc libc6-dev pkg-config python3 python3-gi gir1.2-gst-plugins-base-1.0 \
+    gcc libc6-dev pkg-config python3 python3-pip python3-gi gir1.2-gst-plugins-base-1.0 \
     libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev \
     gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-libav >/dev/null
 

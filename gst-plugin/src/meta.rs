@@ -7,6 +7,7 @@
 //! | `mask` | `GstBuffer` | GRAY8, a class number per pixel, stride = `width`, with a `GstVideoMeta` |
 //! | `width`, `height` | `guint` | of the mask |
 //! | `classes` | `GstArray` of strings | names by class number |
+//! | `colors` | `GstArray` of `guint` | the legend: 0xRRGGBB by class number |
 //! | `variant` | string | which model |
 //! | `backend` | string | what ran |
 //! | `reused` | boolean | whether the labels are those of an earlier frame |
@@ -75,13 +76,19 @@ pub(crate) fn gray_buffer(bytes: impl AsRef<[u8]> + Send + 'static, width: u32, 
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     classes: gst::Array,
+    colors: gst::Array,
     variant: String,
 }
 
 impl Model {
     pub(crate) fn new(card: &ModelCard) -> Self {
+        let colors = card.classes.iter().map(|class| {
+            let [red, green, blue] = class.color;
+            u32::from_be_bytes([0, red, green, blue])
+        });
         Self {
             classes: gst::Array::new(card.classes.iter().map(|class| class.name.as_str())),
+            colors: gst::Array::new(colors),
             variant: card.name().to_owned(),
         }
     }
@@ -110,6 +117,7 @@ pub(crate) fn attach(
     structure.set("width", labels.map().width() as u32);
     structure.set("height", labels.map().height() as u32);
     structure.set("classes", model.classes.clone());
+    structure.set("colors", model.colors.clone());
     structure.set("variant", model.variant.as_str());
     structure.set("backend", labels.backend.to_string());
     structure.set("reused", reused);
@@ -129,6 +137,8 @@ pub struct SapiensSegMeta {
     pub height: u32,
     /// Names by class number.
     pub classes: Vec<String>,
+    /// The legend: R, G, B by class number.
+    pub colors: Vec<[u8; 3]>,
     /// Which model.
     pub variant: String,
     /// What ran.
@@ -147,12 +157,18 @@ impl SapiensSegMeta {
         let meta = gst::meta::CustomMeta::from_buffer(buffer, NAME).ok()?;
         let structure = meta.structure();
         let classes = structure.get::<gst::ArrayRef<'_>>("classes").ok()?;
+        let colors = structure.get::<gst::ArrayRef<'_>>("colors").ok()?;
+        let rgb = |color: u32| {
+            let [_, red, green, blue] = color.to_be_bytes();
+            [red, green, blue]
+        };
         let labels_pts = structure.get::<u64>("labels-pts").ok()?;
         Some(Self {
             mask: structure.get("mask").ok()?,
             width: structure.get("width").ok()?,
             height: structure.get("height").ok()?,
             classes: classes.iter().filter_map(|name| name.get::<String>().ok()).collect(),
+            colors: colors.iter().filter_map(|color| color.get().ok()).map(rgb).collect(),
             variant: structure.get("variant").ok()?,
             backend: structure.get("backend").ok()?,
             reused: structure.get("reused").ok()?,

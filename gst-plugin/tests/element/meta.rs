@@ -79,6 +79,7 @@ fn every_field_is_there() {
             "width",
             "height",
             "classes",
+            "colors",
             "variant",
             "backend",
             "reused",
@@ -89,7 +90,8 @@ fn every_field_is_there() {
         let meta = meta(&frame).unwrap();
         assert_eq!((meta.width, meta.height), rig.size);
         assert_eq!(meta.mask.map_readable().unwrap().as_slice(), labels_of(rig.size, inferred));
-        assert_eq!(meta.classes.len(), 28);
+        assert_eq!((meta.classes.len(), meta.colors.len()), (28, 28));
+        assert_eq!((meta.colors[0], meta.colors[3]), ([50, 50, 50], [255, 0, 109]));
         assert_eq!((meta.classes[0].as_str(), meta.classes[3].as_str()), ("Background", "Hair"));
         assert_eq!(meta.variant, "1b");
         assert_eq!(meta.backend, "portable cpu f32");
