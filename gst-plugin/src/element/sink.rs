@@ -56,10 +56,12 @@ impl SapiensSeg {
             return Err(gst::FlowError::NotNegotiated);
         };
         let running_time = input.segment.to_running_time(buffer.pts());
+        // A live frame that doesn't say when it's for is for now.
+        let due = running_time.or_else(|| self.obj().current_running_time());
         let times = FrameTimes {
             pts: buffer.pts().map(Duration::from),
             running_time: running_time.map(Duration::from),
-            deadline: running_time.and_then(|time| running.latency.deadline(time)),
+            deadline: due.and_then(|time| running.latency.deadline(time)),
         };
         let stream_time = input.segment.to_stream_time(buffer.pts());
         Ok((Framed { buffer, shape, running_time, stream_time }, times))

@@ -314,3 +314,26 @@ fn quality_of_service_is_not_heeded_where_frames_wait() {
     }
     assert!(rig.src.wait_frames(5).iter().all(|frame| !meta(frame).unwrap().reused));
 }
+
+#[test]
+fn live_frames_without_timestamps_do_not_wait_for_the_engine_either() {
+    let _alone = alone();
+    let element = element_of(2, |_| turn(2000, Outcome::Fill(1)));
+    let pipeline = gst::Pipeline::new();
+    let source = gst::ElementFactory::make("videotestsrc").property("is-live", true).build().unwrap();
+    let sink = gst::ElementFactory::make("fakesink").build().unwrap();
+    pipeline.add_many([&source, element.upcast_ref(), &sink]).unwrap();
+    gst::Element::link_many([&source, element.upcast_ref(), &sink]).unwrap();
+    element.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, |_, info| {
+        let buffer = info.buffer_mut().unwrap().make_mut();
+        buffer.set_pts(None);
+        buffer.set_dts(None);
+        gst::PadProbeReturn::Ok
+    });
+    pipeline.set_state(gst::State::Playing).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let (frames, reused) = (stat(&element, "frames"), stat(&element, "reused"));
+    pipeline.set_state(gst::State::Null).unwrap();
+    // One or two wait for the engine's first frame; the rest, 30 a second, have left.
+    assert!(frames >= 20 && reused + 8 >= frames, "{reused} of {frames} frames left");
+}
