@@ -82,14 +82,14 @@ fn events_between_frames_in_flight_keep_their_place() {
 
 #[test]
 fn events_out_of_band_overtake_frames() {
-    let rig = Rig::new(element_of(2, |_| turn(200, Outcome::Fill(1))));
+    let rig = Rig::new(element_of(2, |_| turn(1000, Outcome::Fill(1))));
     rig.begin(&rgb(16, 8));
     rig.push(frame(0)).unwrap();
     let urgent = gst::event::CustomDownstreamOob::new(gst::Structure::new_empty("urgent"));
     let description = describe_event(&urgent);
     let start = Instant::now();
     assert!(rig.event(urgent));
-    assert!(start.elapsed() < Duration::from_millis(100));
+    assert!(start.elapsed() < Duration::from_millis(800));
     assert!(described(&rig.seen()).contains(&description));
     assert!(buffers(&rig.seen()).is_empty());
 }
@@ -181,7 +181,7 @@ fn serialized_queries_are_answered_in_their_turn() {
 
 #[test]
 fn other_queries_do_not_wait() {
-    let rig = Rig::new(element_of(2, |_| turn(400, Outcome::Fill(1))));
+    let rig = Rig::new(element_of(2, |_| turn(1000, Outcome::Fill(1))));
     rig.begin(&rgb(16, 8));
     rig.push(frame(0)).unwrap();
     rig.push(frame(1)).unwrap();
@@ -196,7 +196,7 @@ fn other_queries_do_not_wait() {
     let mut query = gst::query::Custom::new(gst::Structure::new_empty("ask"));
     assert!(rig.source.peer_query(&mut query));
     assert_eq!(query.structure().unwrap().get::<bool>("answered"), Ok(true));
-    assert!(start.elapsed() < Duration::from_millis(200), "took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(800), "took {:?}", start.elapsed());
     assert!(buffers(&rig.seen()).is_empty());
 }
 
