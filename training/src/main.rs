@@ -1,0 +1,3 @@
+//! Trains the demo model on drawn figures.
+
+fn main() {}
