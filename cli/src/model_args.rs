@@ -1,8 +1,9 @@
 //! Which model and how it runs: the arguments that every command with a model takes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sapiens_model::{
     BackendRequest, DeviceRequest, InputSize, Mode, ModelCard, Options, Precision, Result, Segmenter,
     Variant, Weights,
@@ -11,9 +12,9 @@ use sapiens_model::{
 #[derive(Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArguments {
-    /// The published model: 0.3b, 0.6b, 1b, 2b, sapiens2-0.4b, sapiens2-0.8b, sapiens2-1b or sapiens2-5b.
-    #[arg(long, value_name = "NAME", default_value = "0.3b", conflicts_with = "card")]
-    variant: String,
+    /// The published model; `sapiens models` tells more about each.
+    #[arg(long, value_name = "NAME", default_value = "0.3b", conflicts_with = "card", value_parser = variant())]
+    variant: Variant,
 
     /// A card of your own (TOML), for a model with other sizes or classes.
     #[arg(long, value_name = "FILE")]
@@ -53,18 +54,31 @@ pub(crate) struct ModelArguments {
     threads: usize,
 }
 
+/// Reads a variant's name; completions and messages know the list.
+pub(crate) fn variant() -> impl TypedValueParser<Value = Variant> {
+    PossibleValuesParser::new(Variant::all().map(Variant::nick)).try_map(|name| name.parse::<Variant>())
+}
+
+/// The card at `path`, or else the published model's.
+pub(crate) fn card(path: Option<&Path>, variant: Variant) -> Result<ModelCard> {
+    path.map_or_else(|| Ok(ModelCard::of(variant)), ModelCard::load)
+}
+
 impl ModelArguments {
     /// The model's card.
     pub(crate) fn card(&self) -> Result<ModelCard> {
-        match &self.card {
-            Some(path) => ModelCard::load(path),
-            None => Ok(ModelCard::of(self.variant.parse::<Variant>()?)),
-        }
+        card(self.card.as_deref(), self.variant)
     }
 
     /// The model, ready to run.
     pub(crate) fn segmenter(&self, card: ModelCard, keep_logits: bool) -> Result<Segmenter> {
-        // What costs nothing to check comes before gigabytes are read.
+        let options = Options { keep_logits, ..self.options()? };
+        let weights = self.weights(&card)?;
+        Segmenter::new(card, &weights, options)
+    }
+
+    /// How the model is to run. What costs nothing to check comes before gigabytes are read.
+    pub(crate) fn options(&self) -> Result<Options> {
         let backend = BackendRequest {
             mode: Mode::from_name_or_auto(&self.backend)?,
             device: self.device.parse::<DeviceRequest>()?,
@@ -72,12 +86,19 @@ impl ModelArguments {
         };
         backend.resolve()?;
         let input_size = self.input_size.parse::<InputSize>()?;
-        let weights = match self.generated_weights {
-            Some(seed) => Weights::generated(&card, seed),
-            None => Weights::locate_and_open(&card, self.weights.as_deref(), self.accept_license)?,
-        };
-        let options =
-            Options { backend, input_size, threads: self.threads, keep_logits, ..Options::default() };
-        Segmenter::new(card, &weights, options)
+        Ok(Options { backend, input_size, threads: self.threads, ..Options::default() })
+    }
+
+    /// The weights: the user's, those found, or generated ones.
+    pub(crate) fn weights(&self, card: &ModelCard) -> Result<Weights> {
+        match self.generated_weights {
+            Some(seed) => Ok(Weights::generated(card, seed)),
+            None => Weights::locate_and_open(card, self.weights.as_deref(), self.accept_license),
+        }
+    }
+
+    /// Whether the user said where weights are to come from.
+    pub(crate) fn names_weights(&self) -> bool {
+        self.weights.is_some() || self.generated_weights.is_some()
     }
 }

@@ -150,7 +150,7 @@ impl<'de> Deserialize<'de> for License {
 }
 
 /// Where a model's weights are published and under which terms.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedWeights {
     /// The terms.
@@ -164,6 +164,9 @@ pub struct PublishedWeights {
     /// The file's SHA-256 in lower-case hex, or as many leading digits as are known.
     #[serde(default)]
     pub sha256: Option<String>,
+    /// The mean IoU its authors give for it, in percent.
+    #[serde(default)]
+    pub miou: Option<f64>,
     /// Folders under `$SAPIENS_CHECKPOINT_ROOT` that the authors' layouts keep the file in.
     #[serde(default)]
     pub checkpoint_folders: Vec<String>,

@@ -22,6 +22,7 @@ pub mod segmenter;
 mod shared;
 pub mod variant;
 pub mod weights;
+pub mod work;
 
 pub use alpha::apply_alpha;
 pub use backend::{Backend, BackendRequest, Device, DeviceRequest, Mode, Precision};
@@ -39,3 +40,4 @@ pub use palette::Palette;
 pub use segmenter::{Options, Segmenter};
 pub use variant::Variant;
 pub use weights::{Weights, WeightsIdentity};
+pub use work::{Work, parameters};

@@ -37,14 +37,9 @@ pub(super) fn locate(
     };
     let mut looked = Vec::new();
     for candidate in candidates(weights, file, environment) {
-        match candidate {
-            Candidate::File(path) if path.is_file() => return Ok(path),
-            Candidate::File(path) => looked.push(path.display().to_string()),
-            Candidate::Hub(folder) => match in_hub_cache(&folder, file) {
-                Some(path) => return Ok(path),
-                None => looked.push(folder.join("snapshots/*").join(file).display().to_string()),
-            },
-            Candidate::Unset(variable) => looked.push(format!("${variable} (not set)")),
+        match candidate.look(file) {
+            Ok(path) => return Ok(path),
+            Err(place) => looked.push(place),
         }
     }
     let mut message =
@@ -64,12 +59,32 @@ pub(super) fn locate(
     Err(not_found(message))
 }
 
+/// The first place that has the card's published file.
+pub(super) fn find(card: &ModelCard, environment: &Environment) -> Option<PathBuf> {
+    let weights = card.weights.as_ref()?;
+    let file = weights.file.as_deref()?;
+    candidates(weights, file, environment).into_iter().find_map(|candidate| candidate.look(file).ok())
+}
+
 enum Candidate {
     File(PathBuf),
     /// A repository's folder in a cache of the hub.
     Hub(PathBuf),
     /// Somewhere that isn't known, for this variable is not set.
     Unset(&'static str),
+}
+
+impl Candidate {
+    /// The file, or the place that doesn't have it, in words.
+    fn look(self, file: &str) -> std::result::Result<PathBuf, String> {
+        match self {
+            Candidate::File(path) if path.is_file() => Ok(path),
+            Candidate::File(path) => Err(path.display().to_string()),
+            Candidate::Hub(folder) => in_hub_cache(&folder, file)
+                .ok_or_else(|| folder.join("snapshots/*").join(file).display().to_string()),
+            Candidate::Unset(variable) => Err(format!("${variable} (not set)")),
+        }
+    }
 }
 
 fn candidates(weights: &PublishedWeights, file: &str, environment: &Environment) -> Vec<Candidate> {

@@ -22,7 +22,7 @@ mod verify;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::card::ModelCard;
 use crate::error::{ErrorKind, Result, SegmentError};
@@ -69,6 +69,11 @@ impl Weights {
     /// of [`Weights::open`].
     pub fn locate_and_open(card: &ModelCard, path: Option<&Path>, license_accepted: bool) -> Result<Self> {
         Self::locate_and_open_in(card, path, license_accepted, &Environment::of_process())
+    }
+
+    /// Where the card's published file is, if it is in one of the places it is looked for. Opens nothing.
+    pub fn find(card: &ModelCard) -> Option<PathBuf> {
+        locate::find(card, &Environment::of_process())
     }
 
     /// Opens the checkpoint at `path`, a file or folder, and checks it against the card.

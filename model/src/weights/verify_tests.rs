@@ -35,6 +35,7 @@ impl Setup {
             repository: None,
             file: Some(NAME.into()),
             sha256: Some(digest_of(&path)[..12].into()),
+            miou: None,
             checkpoint_folders: Vec::new(),
         });
         let cache = folder.path().join("cache").into_os_string();
