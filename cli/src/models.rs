@@ -30,7 +30,9 @@ struct Model {
     published_miou: Option<f64>,
     repository: Option<String>,
     file: Option<String>,
-    /// Where the weights are on this machine.
+    /// Whether the weights come with the program.
+    built_in: bool,
+    /// Where else the weights are on this machine.
     weights: Option<PathBuf>,
 }
 
@@ -51,6 +53,7 @@ impl Model {
             published_miou: published.as_ref().and_then(|published| published.miou),
             repository: published.as_ref().and_then(|published| published.repository.clone()),
             file: published.and_then(|published| published.file),
+            built_in: variant == Variant::Demo,
             weights,
         }
     }
@@ -58,18 +61,26 @@ impl Model {
     fn row(&self) -> [String; 7] {
         let weights = match (&self.weights, &self.file) {
             (Some(path), _) => path.display().to_string(),
+            _ if self.built_in => "built in".to_owned(),
             (None, Some(_)) => format!("sapiens fetch {}", self.variant),
             (None, None) => "not published".to_owned(),
         };
         [
             self.variant.to_owned(),
-            format!("{:.2} B", self.parameters as f64 / 1e9),
+            parameters_in_words(self.parameters),
             self.classes.to_string(),
             format!("{} x {}", self.input_width, self.input_height),
             self.published_miou.map_or("-".to_owned(), |miou| format!("{miou:.1} %")),
             self.licence.clone().unwrap_or_else(|| "-".to_owned()),
             weights,
         ]
+    }
+}
+
+fn parameters_in_words(parameters: usize) -> String {
+    match parameters {
+        0..10_000_000 => format!("{:.2} M", parameters as f64 / 1e6),
+        _ => format!("{:.2} B", parameters as f64 / 1e9),
     }
 }
 
@@ -103,7 +114,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     anstream::println!(
         "\nmIoU: as its authors give it, on their own test set; - where they give none for the size.\n\
-         CC-BY-NC-4.0 allows no commercial use; the Sapiens2 License has terms of its own, with excluded uses."
+         CC-BY-NC-4.0 allows no commercial use; the Sapiens2 License has terms of its own, with excluded uses.\n\
+         demo knows drawn figures only: it is there to try everything without a download."
     );
     Ok(ExitCode::SUCCESS)
 }

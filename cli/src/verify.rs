@@ -52,19 +52,16 @@ struct CheckedFile {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let card = model_args::card(arguments.card.as_deref(), arguments.variant.unwrap_or(Variant::Sapiens03b))?;
-    let path = match &arguments.weights {
-        Some(path) => path.clone(),
-        // Whether the licence was accepted doesn't matter here: nothing is labelled.
-        None => match Weights::find(&card) {
-            Some(path) => path,
-            None => return Weights::locate_and_open(&card, None, true).map(|_| ExitCode::FAILURE),
-        },
-    };
-    // Structure, names, shapes, the published hash.
-    let weights = Weights::open(&path, &card)?;
+    // Structure, names, shapes, the published hash. Whether the licence was accepted doesn't matter: nothing is
+    // labelled.
+    let weights = Weights::locate_and_open(&card, arguments.weights.as_deref(), true)?;
     let values = check_values(&card, &weights)?;
-    let WeightsIdentity::Files(identities) = weights.identity() else { unreachable!("opened from files") };
-    let files = identities.iter().map(|file| hash(&file.path)).collect::<Result<Vec<_>>>()?;
+    let files = match weights.identity() {
+        WeightsIdentity::Files(files) => {
+            files.iter().map(|file| hash(&file.path)).collect::<Result<Vec<_>>>()?
+        }
+        WeightsIdentity::BuiltIn(_) | WeightsIdentity::Generated { .. } => Vec::new(),
+    };
     let published_hash = match (weights.sha256(), files.as_slice()) {
         (Some(expected), [file]) if expected == file.sha256 => Some(true),
         (Some(expected), [file]) => {
@@ -95,6 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn print(report: &Report) {
+    if report.files.is_empty() {
+        anstream::println!("the weights are built in");
+    }
     for file in &report.files {
         anstream::println!("{}\n  {} bytes\n  SHA-256 {}", file.path.display(), file.bytes, file.sha256);
     }
@@ -104,14 +104,11 @@ fn print(report: &Report) {
         report.tensors,
         report.values
     );
-    anstream::println!(
-        "{}",
-        if report.published_hash == Some(true) {
-            "the hash is the published one"
-        } else {
-            "no published hash is known to hold it against"
-        }
-    );
+    match (report.files.as_slice(), report.published_hash) {
+        ([], _) => {}
+        (_, Some(true)) => anstream::println!("the hash is the published one"),
+        _ => anstream::println!("no published hash is known to hold it against"),
+    }
 }
 
 /// Reads every value; returns how many there are.

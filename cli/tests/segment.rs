@@ -191,7 +191,7 @@ fn mistakes_are_told_before_anything_is_done() {
     let good = data("photo-61x45.png");
     let other = folder.path().join("photo-61x45.jpg");
     for (images, more, expected) in [
-        (vec![good.as_path()], vec!["--variant", "3b"], "unknown variant \"3b\""),
+        (vec![good.as_path()], vec!["--variant", "3b"], "possible values: 0.3b"),
         (vec![&good], vec!["--input-size", "width=100,height=96"], "width is 100, expected a multiple of 16"),
         (vec![&good], vec!["--device", "cuda:0"], "device cuda:0 is not available"),
         (vec![&good], vec!["--backend", "tensorrt"], "unknown backend \"tensorrt\""),

@@ -1,11 +1,11 @@
-//! The published models by the short names people type. Knows the cards, nothing else.
+//! The built-in models by the short names people type. Knows the cards, nothing else.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{ErrorKind, SegmentError};
 
-/// A published model. Its facts are in its [`ModelCard`](crate::ModelCard).
+/// A published model, or the one that comes with the project. Its facts are in its [`ModelCard`](crate::ModelCard).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Variant {
@@ -25,10 +25,13 @@ pub enum Variant {
     Sapiens2_1b,
     /// Sapiens2 5b, 29 classes.
     Sapiens2_5b,
+    /// A small network of the second family's architecture whose weights are built in. It was trained on drawn figures
+    /// and knows nothing else.
+    Demo,
 }
 
 /// Variant, nick, and the text of its card: the one table of what is built in.
-const BUILT_IN: [(Variant, &str, &str); 8] = [
+const BUILT_IN: [(Variant, &str, &str); 9] = [
     (Variant::Sapiens03b, "0.3b", include_str!("../cards/sapiens-0.3b.toml")),
     (Variant::Sapiens06b, "0.6b", include_str!("../cards/sapiens-0.6b.toml")),
     (Variant::Sapiens1b, "1b", include_str!("../cards/sapiens-1b.toml")),
@@ -37,10 +40,11 @@ const BUILT_IN: [(Variant, &str, &str); 8] = [
     (Variant::Sapiens2_08b, "sapiens2-0.8b", include_str!("../cards/sapiens2-0.8b.toml")),
     (Variant::Sapiens2_1b, "sapiens2-1b", include_str!("../cards/sapiens2-1b.toml")),
     (Variant::Sapiens2_5b, "sapiens2-5b", include_str!("../cards/sapiens2-5b.toml")),
+    (Variant::Demo, "demo", include_str!("../cards/demo.toml")),
 ];
 
 impl Variant {
-    /// Every published model, smallest first within its family.
+    /// Every built-in model: the published ones, smallest first within their family, and the demo model.
     pub fn all() -> impl ExactSizeIterator<Item = Variant> {
         BUILT_IN.iter().map(|row| row.0)
     }
@@ -48,6 +52,14 @@ impl Variant {
     /// The name people type: `0.3b`, `sapiens2-1b`.
     pub fn nick(self) -> &'static str {
         self.row().1
+    }
+
+    /// The weights that come with the program, as safetensors.
+    pub(crate) fn built_in_weights(self) -> Option<&'static [u8]> {
+        match self {
+            Variant::Demo => Some(include_bytes!("../weights/demo.safetensors")),
+            _ => None,
+        }
     }
 
     pub(crate) fn card_toml(self) -> &'static str {

@@ -11,7 +11,7 @@ use sapiens_model::{
 
 use crate::queue;
 
-/// The published models.
+/// The built-in models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
 #[enum_type(name = "GstSapiensSegVariant")]
 pub enum VariantChoice {
@@ -40,6 +40,9 @@ pub enum VariantChoice {
     /// Sapiens2 5b.
     #[enum_value(name = "Sapiens2 5b, 29 classes", nick = "sapiens2-5b")]
     Sapiens2_5b,
+    /// The demo model.
+    #[enum_value(name = "A small model that is built in: drawn figures only, 29 classes", nick = "demo")]
+    Demo,
 }
 
 impl VariantChoice {

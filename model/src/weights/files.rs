@@ -52,13 +52,19 @@ pub(super) fn read(path: &Path, card: &ModelCard) -> Result<Checkpoint> {
 
 /// Reads one file, and the shards beside it if it is an index.
 pub(super) fn read_file(path: &Path) -> Result<Checkpoint> {
-    let map = Arc::new(Map::open(path)?);
+    read_map(Map::open(path)?)
+}
+
+/// Reads a file, or what is built in as one.
+pub(super) fn read_map(map: Map) -> Result<Checkpoint> {
+    let map = Arc::new(map);
+    let path = map.path();
     let (format, tensors) = match sniff(&map).map_err(|what| invalid(path, what))? {
         Format::Json => return shards::read(&map),
         Format::Safetensors => ("safetensors", safetensors::read(&map)?),
         Format::Zip => torch_zip::read(&map)?,
     };
-    Ok(Checkpoint { path: path.to_owned(), format, tensors, files: vec![map] })
+    Ok(Checkpoint { path: path.to_owned(), format, tensors, files: vec![map.clone()] })
 }
 
 fn file_in(folder: &Path, card: &ModelCard) -> Result<PathBuf> {

@@ -31,7 +31,7 @@ pub(super) fn locate(
     let Some((weights, file)) = published.and_then(|weights| Some((weights, weights.file.as_deref()?)))
     else {
         return Err(not_found(format!(
-            "no weights are known to be published for {}: say where they are with weights=<file or folder>; variant=demo, which is to come, will need none",
+            "no weights are known to be published for {}: say where they are with weights=<file or folder>; variant=demo needs none",
             card.name()
         )));
     };
@@ -49,9 +49,7 @@ pub(super) fn locate(
             "get them with `huggingface-cli download {repository} {file}` or from https://huggingface.co/{repository}/resolve/main/{file}, "
         ));
     }
-    message.push_str(
-        "or say where they are with weights=<file or folder>; variant=demo, which is to come, will need none\n",
-    );
+    message.push_str("or say where they are with weights=<file or folder>; variant=demo needs none\n");
     match demand() {
         Some(demand) => message.push_str(&format!("besides, {demand}")),
         None => message.push_str(&format!("their licence: {}", weights.license)),

@@ -1,4 +1,4 @@
-//! A file as memory. The one place in this crate that is unsafe; knows nothing of what the bytes mean.
+//! A file as memory, or bytes that are memory already. The one place in this crate that is unsafe; knows nothing of what the bytes mean.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -22,13 +22,18 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
-/// A regular file, opened for reading and mapped whole.
+/// A regular file, opened for reading and mapped whole, or bytes built into the program.
 #[derive(Debug)]
 pub(super) struct Map {
-    memory: memmap2::Mmap,
-    file: File,
+    memory: Memory,
     path: PathBuf,
     identity: FileIdentity,
+}
+
+#[derive(Debug)]
+enum Memory {
+    File { map: memmap2::Mmap, file: File },
+    BuiltIn(&'static [u8]),
 }
 
 impl Map {
@@ -54,7 +59,15 @@ impl Map {
             unsafe { memmap2::Mmap::map(&file) }.map_err(|error| SegmentError::io("map", path, error))?;
         let (modified_ns, inode) = modified_and_inode(&metadata);
         let identity = FileIdentity { path: canonical, size: memory.len() as u64, modified_ns, inode };
-        Ok(Self { memory, file, path: path.to_owned(), identity })
+        Ok(Self { memory: Memory::File { map: memory, file }, path: path.to_owned(), identity })
+    }
+
+    /// Bytes that are part of the program; `name` stands for a path in messages.
+    pub fn built_in(bytes: &'static [u8], name: &str) -> Self {
+        let path = PathBuf::from(name);
+        let identity =
+            FileIdentity { path: path.clone(), size: bytes.len() as u64, modified_ns: 0, inode: 0 };
+        Self { memory: Memory::BuiltIn(bytes), path, identity }
     }
 
     /// The path as it was given.
@@ -68,16 +81,18 @@ impl Map {
 
     /// The bytes in `range`, after a look at whether the file still has them.
     pub fn bytes(&self, range: Range<usize>) -> std::result::Result<&[u8], String> {
-        let size = self.file.metadata().map_err(|error| format!("{}: {error}", self.path.display()))?.len();
-        if size < self.identity.size {
-            return Err(format!(
-                "{} was cut short while in use: expected {} bytes, found {size}",
-                self.path.display(),
-                self.identity.size
-            ));
+        if let Memory::File { file, .. } = &self.memory {
+            let size = file.metadata().map_err(|error| format!("{}: {error}", self.path.display()))?.len();
+            if size < self.identity.size {
+                return Err(format!(
+                    "{} was cut short while in use: expected {} bytes, found {size}",
+                    self.path.display(),
+                    self.identity.size
+                ));
+            }
         }
-        self.memory.get(range.clone()).ok_or_else(|| {
-            format!("{}: bytes {range:?} are beyond its {} bytes", self.path.display(), self.memory.len())
+        self.get(range.clone()).ok_or_else(|| {
+            format!("{}: bytes {range:?} are beyond its {} bytes", self.path.display(), self.len())
         })
     }
 }
@@ -86,7 +101,10 @@ impl Deref for Map {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory
+        match &self.memory {
+            Memory::File { map, .. } => map,
+            Memory::BuiltIn(bytes) => bytes,
+        }
     }
 }
 

@@ -23,13 +23,17 @@ mod verify;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::card::ModelCard;
 use crate::error::{ErrorKind, Result, SegmentError};
+use crate::variant::Variant;
 
 use environment::Environment;
+use files::Checkpoint;
 pub use layout::{TensorSpec, expected_tensors, pos_embed_grid};
 pub use map::FileIdentity;
+use map::Map;
 use tensor::StoredTensor;
 
 /// What weights were made from. Two instances with equal identities (and cards) can share one network.
@@ -37,6 +41,8 @@ use tensor::StoredTensor;
 pub enum WeightsIdentity {
     /// These files as they were when opened: one checkpoint, or the shards of one.
     Files(Vec<FileIdentity>),
+    /// Those that come with this variant's card.
+    BuiltIn(Variant),
     /// Made up from this seed.
     Generated {
         /// The seed.
@@ -58,7 +64,7 @@ enum Source {
 }
 
 impl Weights {
-    /// Finds the card's weights, asks whether their licence was accepted, opens and checks them.
+    /// Finds the card's weights, if they aren't built in, asks whether their licence was accepted, opens and checks them.
     ///
     /// `path` is a file or folder given by the user; without one the file that the card says is published
     /// is looked for in `$SAPIENS_CHECKPOINT_ROOT`, the project's cache and the hub's cache, in that order.
@@ -107,6 +113,12 @@ impl Weights {
         license_accepted: bool,
         environment: &Environment,
     ) -> Result<Self> {
+        if let (None, Some(variant)) = (path, card.variant)
+            && let Some(bytes) = variant.built_in_weights()
+        {
+            let checkpoint = files::read_map(Map::built_in(bytes, "built-in weights"))?;
+            return Self::check(checkpoint, card, environment, |_| WeightsIdentity::BuiltIn(variant));
+        }
         let found = locate::locate(card, path, license_accepted, environment)?;
         // Before a gigabyte is hashed, after it is known that there is one.
         license::gate(card, license_accepted, environment)?;
@@ -114,12 +126,26 @@ impl Weights {
     }
 
     fn open_in(path: &Path, card: &ModelCard, environment: &Environment) -> Result<Self> {
-        let mut checkpoint = files::read(path, card)?;
+        Self::check(files::read(path, card)?, card, environment, |files| {
+            WeightsIdentity::Files(files.iter().map(|map| map.identity().clone()).collect())
+        })
+    }
+
+    fn check(
+        mut checkpoint: Checkpoint,
+        card: &ModelCard,
+        environment: &Environment,
+        identity: impl FnOnce(&[Arc<Map>]) -> WeightsIdentity,
+    ) -> Result<Self> {
         check::against_card(&mut checkpoint, card)?;
         torch_zip::inflate(&mut checkpoint, card)?;
         let sha256 = verify::published_hash(&checkpoint, card, environment)?;
-        let mut description =
-            format!("{} ({}, {} tensors", path.display(), checkpoint.format, checkpoint.tensors.len());
+        let mut description = format!(
+            "{} ({}, {} tensors",
+            checkpoint.path.display(),
+            checkpoint.format,
+            checkpoint.tensors.len()
+        );
         for element in checkpoint.elements() {
             description.push_str(&format!(", {element}"));
         }
@@ -129,10 +155,8 @@ impl Weights {
         description.push(')');
         log::info!("weights of {}: {description}", card.name());
         Ok(Self {
+            identity: identity(&checkpoint.files),
             source: Source::Stored(checkpoint.tensors),
-            identity: WeightsIdentity::Files(
-                checkpoint.files.iter().map(|map| map.identity().clone()).collect(),
-            ),
             sha256,
             description,
         })
