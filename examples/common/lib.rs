@@ -1,0 +1,63 @@
+//! What the programs share: the model's arguments, GStreamer with the element in it, messages.
+
+mod model;
+
+pub use model::{Model, ModelArguments};
+
+/// An error the way the programs show it.
+pub fn complain(error: &dyn std::fmt::Display) {
+    anstream::eprintln!("{0}error:{0:#} {error}", clap::builder::styling::AnsiColor::Red.on_default().bold());
+}
+
+/// A warning the way the programs show it.
+pub fn warn(what: &dyn std::fmt::Display) {
+    anstream::eprintln!("{0}warning:{0:#} {what}", clap::builder::styling::AnsiColor::Yellow.on_default().bold());
+}
+
+/// Logs on stderr; `verbose` is how often `-v` was given.
+pub fn start_log(verbose: u8) {
+    let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
+        .format_timestamp(None)
+        .format_target(false)
+        .init();
+}
+
+/// Starts GStreamer with the element `sapiensseg` in it, which is part of these programs.
+///
+/// # Errors
+/// If there is no GStreamer that can be used.
+pub fn start_gstreamer() -> Result<(), String> {
+    gst::init().map_err(|error| format!("GStreamer can't be started: {error}"))?;
+    gstsapiensseg::plugin_register_static()
+        .map_err(|error| format!("the element sapiensseg can't be registered: {error}"))
+}
+
+/// A new element, or what to install to have it.
+///
+/// # Errors
+/// If GStreamer has no such element.
+pub fn element(factory: &str) -> Result<gst::Element, String> {
+    gst::ElementFactory::make(factory).build().map_err(|_| {
+        let package = match factory {
+            "textoverlay" => "gstreamer1.0-plugins-base (with Pango: gstreamer1.0-x)",
+            "appsrc" | "appsink" | "decodebin" | "videoconvert" | "videotestsrc" | "videorate" => {
+                "gstreamer1.0-plugins-base"
+            }
+            "avenc_ffv1" => "gstreamer1.0-libav",
+            _ => "gstreamer1.0-plugins-good",
+        };
+        format!("GStreamer has no element {factory}: install {package}")
+    })
+}
+
+/// What an error message on a bus says, with the element's own details only where they add something.
+pub fn bus_error(error: &gst::message::Error) -> String {
+    let text = error.error().to_string();
+    // GStreamer's general errors ("Internal data stream error.") say nothing without these.
+    let general = text.starts_with("Internal") || text.starts_with("GStreamer");
+    match error.debug() {
+        Some(details) if general => format!("{text} ({})", details.lines().last().unwrap_or_default()),
+        _ => text,
+    }
+}
