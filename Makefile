@@ -7,15 +7,18 @@ FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size
 SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
 export SAPIENSSEG_CLIPS
 
-.PHONY: help test check deps clips fmt clippy unit loom full-size doc build install clean
+.PHONY: help demo test check deps clips fmt clippy unit loom full-size doc build train install clean
 
 help:
-	@echo "make build      the sapiens command and the GStreamer plugin, optimised, in target/release"
+	@echo "make demo       a clip of drawn people through the element: a video and a picture in demo/"
+	@echo "                (make demo INPUT=clip.mp4 VARIANT=sapiens2-0.4b for yours, once its weights are fetched)"
+	@echo "make build      the commands and the GStreamer plugin, optimised, in target/release"
 	@echo "make install    both into your home: GStreamer's folder for your own plugins and ~/.local/bin"
 	@echo "make test       everything that CI runs: format, lints, tests, full-size networks, documentation"
 	@echo "make check      the same without the full-size networks and the thread models (some minutes less)"
 	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
 	@echo "make loom       every interleaving of the threads that meet in the element's queue"
+	@echo "make train      the demo model's weights, anew: MINUTES of training on all cores"
 
 test: check full-size loom
 
@@ -47,7 +50,18 @@ doc: deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 build: deps
-	$(CARGO) build --release --locked -p sapiens-cli -p gst-plugin-sapiensseg
+	$(CARGO) build --release --locked -p sapiens-cli -p gst-plugin-sapiensseg -p sapiens-examples
+
+VARIANT ?= demo
+DEMO_DIR ?= demo
+
+demo: build
+	@target/release/demo --output "$(DEMO_DIR)" --variant "$(VARIANT)" $(if $(INPUT),--input "$(INPUT)")
+
+MINUTES ?= 90
+
+train:
+	$(CARGO) run --release --locked -p sapiens-training --bin train-demo -- --minutes $(MINUTES) --out training/run --export model/weights/demo.safetensors
 
 # Where GStreamer looks for a user's own plugins; PLUGIN_DIR and BIN_DIR choose other folders.
 PLUGIN_DIR ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/gstreamer-1.0/plugins
@@ -56,7 +70,9 @@ BIN_DIR ?= $(HOME)/.local/bin
 install: build
 	install -D -m 755 target/release/libgstsapiensseg.so "$(PLUGIN_DIR)/libgstsapiensseg.so"
 	install -D -m 755 target/release/sapiens "$(BIN_DIR)/sapiens"
-	@echo "installed: $(PLUGIN_DIR)/libgstsapiensseg.so and $(BIN_DIR)/sapiens"
+	install -D -m 755 target/release/annotate "$(BIN_DIR)/sapiens-annotate"
+	install -D -m 755 target/release/camera "$(BIN_DIR)/sapiens-camera"
+	@echo "installed: $(PLUGIN_DIR)/libgstsapiensseg.so, and sapiens, sapiens-annotate, sapiens-camera in $(BIN_DIR)"
 
 clean:
 	$(CARGO) clean

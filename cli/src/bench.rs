@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use sapiens_model::{
-    InputSize, ModelCard, Output, OwnedFrame, Result, SegmentError, Segmenter, Timing, Weights, Work,
-    parameters,
+    InputSize, ModelCard, Output, OwnedFrame, Result, Segmenter, Timing, Weights, Work, parameters,
 };
 use serde::Serialize;
 

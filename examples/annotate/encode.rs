@@ -91,11 +91,7 @@ impl Video {
             .and_then(|info| info.to_caps())
             .map_err(|error| Trouble::Input(format!("{name}: {error}")))?;
         let encoder = codec.encoder(width, height)?;
-        let source = AppSrc::builder()
-            .caps(&caps)
-            .format(gst::Format::Time)
-            .max_bytes(0)
-            .build();
+        let source = AppSrc::builder().caps(&caps).format(gst::Format::Time).max_bytes(0).build();
         let sink = AppSink::builder().sync(false).build();
         let pipeline = gst::Pipeline::new();
         let elements = [source.upcast_ref(), &encoder, sink.upcast_ref()];

@@ -258,8 +258,7 @@ impl Work {
     fn close(self) -> Result<()> {
         remove_folder(&self.place.old)?;
         remove_folder(&self.place.work)?;
-        fs::remove_file(&self.place.lock)
-            .map_err(|error| Trouble::io("remove", &self.place.lock, &error))?;
+        fs::remove_file(&self.place.lock).map_err(|error| Trouble::io("remove", &self.place.lock, &error))?;
         // Only now may others have it.
         drop(self.lock);
         Ok(())

@@ -11,7 +11,10 @@ pub fn complain(error: &dyn std::fmt::Display) {
 
 /// A warning the way the programs show it.
 pub fn warn(what: &dyn std::fmt::Display) {
-    anstream::eprintln!("{0}warning:{0:#} {what}", clap::builder::styling::AnsiColor::Yellow.on_default().bold());
+    anstream::eprintln!(
+        "{0}warning:{0:#} {what}",
+        clap::builder::styling::AnsiColor::Yellow.on_default().bold()
+    );
 }
 
 /// Logs on stderr; `verbose` is how often `-v` was given.

@@ -43,6 +43,15 @@ classes! {
     TONGUE = 28, "Tongue";
 }
 
+/// The same class of the other side; nothing for those without sides.
+pub const fn mirror(class: u8) -> Option<u8> {
+    match class {
+        LEFT_FOOT..=LEFT_UPPER_LEG => Some(class + (RIGHT_FOOT - LEFT_FOOT)),
+        RIGHT_FOOT..=RIGHT_UPPER_LEG => Some(class - (RIGHT_FOOT - LEFT_FOOT)),
+        _ => None,
+    }
+}
+
 /// `[left, right]` of the classes that come in pairs.
 pub(crate) const FOOT: [u8; 2] = [LEFT_FOOT, RIGHT_FOOT];
 pub(crate) const HAND: [u8; 2] = [LEFT_HAND, RIGHT_HAND];

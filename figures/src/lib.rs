@@ -15,6 +15,7 @@
 //! ```
 
 pub mod class;
+pub mod score;
 
 mod apparel;
 mod background;
