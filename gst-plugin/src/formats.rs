@@ -197,6 +197,33 @@ impl Frame for MappedFrame {
     }
 }
 
+/// Says in the buffer's GstVideoMeta, where it has one, that its format is now `format`, of the same lay.
+pub(crate) fn rename_format(
+    buffer: &mut gst::Buffer,
+    format: VideoFormat,
+) -> std::result::Result<(), glib::BoolError> {
+    let Some(meta) = buffer.meta::<gst_video::VideoMeta>().filter(|meta| meta.format() != format) else {
+        return Ok(());
+    };
+    let (flags, width, height) = (meta.video_frame_flags(), meta.width(), meta.height());
+    let (offset, stride) = (meta.offset().to_vec(), meta.stride().to_vec());
+    // A pool's own meta can't be changed: the pool would give it out with its next frame. A new buffer around the same
+    // memory has metas of its own.
+    let mut renamed = gst::Buffer::new();
+    let writable = renamed.make_mut();
+    let all = gst::BufferCopyFlags::FLAGS
+        | gst::BufferCopyFlags::TIMESTAMPS
+        | gst::BufferCopyFlags::META
+        | gst::BufferCopyFlags::MEMORY;
+    buffer.copy_into(writable, all, ..)?;
+    if let Some(meta) = writable.meta_mut::<gst_video::VideoMeta>() {
+        meta.remove()?;
+    }
+    gst_video::VideoMeta::add_full(writable, flags, format, width, height, &offset, &stride)?;
+    *buffer = renamed;
+    Ok(())
+}
+
 /// Has `paint` write on the frame in `buffer`. What others share of the buffer is copied first.
 pub(crate) fn paint(
     buffer: &mut gst::BufferRef,

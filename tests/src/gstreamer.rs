@@ -16,6 +16,17 @@ pub fn plugin() -> PathBuf {
     plugin
 }
 
+/// A program of the workspace that was built with these tests.
+///
+/// # Panics
+/// If it isn't there.
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has an executable");
+    let program = test.parent().and_then(Path::parent).map(|folder| folder.join(name)).unwrap_or_default();
+    assert!(program.exists(), "{} is not there: build it with `cargo build --workspace`", program.display());
+    program
+}
+
 /// Runs GStreamer's tools where nothing but what a test wants is set.
 pub struct Tools {
     /// The plugin alone, and a registry.

@@ -12,7 +12,7 @@ use super::running::{Framed, Payload, Running, Traffic, lock};
 use super::sink::filtered;
 use super::{OutputChoice, caps};
 use crate::queue::{Closed, LabelledFrame, Next};
-use crate::{meta, render};
+use crate::{formats, meta, render};
 
 impl SapiensSeg {
     /// Starts the src pad's task, if the pad is active.
@@ -104,7 +104,13 @@ impl SapiensSeg {
             let writable = buffer.make_mut();
             render::render(running.output, writable, &shape, labels.as_ref(), &appearance)
                 .map_err(|error| error.to_string())?;
+            if running.output == OutputChoice::Alpha
+                && let Some(format) = formats::with_alpha(shape.video_info.format())
+            {
+                formats::rename_format(&mut buffer, format).map_err(|error| error.to_string())?;
+            }
             if let Some(labels) = &labels {
+                let writable = buffer.make_mut();
                 meta::attach(writable, &running.model, labels, reused.is_some(), labels_pts)
                     .map_err(|error| error.to_string())?;
             }

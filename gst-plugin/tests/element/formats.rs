@@ -196,6 +196,17 @@ fn alpha_cuts_out_the_shown_classes_and_nothing_else() {
 }
 
 #[test]
+fn alpha_is_named_in_the_video_meta_too() {
+    for (format, twin) in ALPHA {
+        each_frame(OutputChoice::Alpha, format, |_, input, out, _| {
+            let meta = out.meta::<VideoMeta>();
+            assert_eq!(meta.is_some(), input.meta::<VideoMeta>().is_some());
+            assert!(meta.is_none_or(|meta| meta.format() == twin), "{format}");
+        });
+    }
+}
+
+#[test]
 fn masks_are_the_labels_in_rows_of_four_bytes() {
     for format in FORMATS {
         each_frame(OutputChoice::Mask, format, |picture, _, out, _| {
