@@ -2,7 +2,7 @@
 
 use crate::class;
 use crate::dice::Dice;
-use crate::figure::{Figure, HEAD_FACES, LIMB_FACES};
+use crate::figure::Figure;
 use crate::maths::{V3, mix, v3};
 use crate::mesh::{Arc, Ring, hanging};
 use crate::paint::{Colour, Paint, Pattern, hsv, rgb, times};
@@ -94,6 +94,10 @@ impl Hair {
         }
     }
 
+    pub fn covers_ears(&self) -> bool {
+        matches!(self.style, Style::Bob | Style::Long)
+    }
+
     fn paint(&self, cells: (f32, f32)) -> Paint {
         Paint {
             pattern: Pattern::Strands,
@@ -179,7 +183,7 @@ impl Hair {
             let local = at - head.at;
             (local.dot(head.frame.x) / size, local.dot(head.frame.y) / size)
         };
-        let half = HEAD_FACES / 2;
+        let half = figure.detail.head / 2;
         if !bald_top {
             figure.mesh.tube_with(front, &rings, Arc { from: 0.0, to: 0.5, faces: half }, place);
         }
@@ -248,7 +252,7 @@ impl Hair {
             (from + away * (0.22 * size) - loose.y * (0.7 * long * size), 0.1 * size),
             (from + away * (0.2 * size) - loose.y * (long * size), 0.03 * size),
         ];
-        figure.mesh.rod(surface, &points, frame.x, LIMB_FACES);
+        figure.mesh.rod(surface, &points, frame.x, figure.detail.limb);
     }
 
     fn spikes(&self, figure: &mut Figure<'_>) {

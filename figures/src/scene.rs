@@ -76,6 +76,8 @@ pub(crate) enum Framing {
     Upper,
     /// Head and shoulders.
     Close,
+    /// A face that fills most of the frame.
+    Face,
     /// Partly past the frame's left or right edge.
     Edge,
 }
@@ -113,12 +115,13 @@ impl Scene {
             .iter()
             .map(|person| {
                 let (mut mesh, mut surfaces) = (Mesh::default(), Vec::new());
-                person.model(&mut mesh, &mut surfaces);
+                person.model(down, &mut mesh, &mut surfaces);
                 (mesh, surfaces)
             })
             .collect();
         let mut stage = Stage::default();
-        for (person, (mesh, surfaces)) in self.people.iter().zip(&models) {
+        // Those in front first: what they hide is then never drawn.
+        for (person, (mesh, surfaces)) in self.people.iter().zip(&models).rev() {
             person.enter(mesh, surfaces, (across * 2.0, down * 2.0), &mut stage);
         }
         stage.draw(&self.light, &mut Canvas { width, height, colours: &mut colours, labels: &mut labels });
@@ -128,13 +131,8 @@ impl Scene {
 
     /// The background, out of focus where it is, with the people's shadows on the ground.
     fn backdrop(&self, width: usize, height: usize, (across, down): (f32, f32)) -> Vec<Colour> {
-        let soft = 0.5 / down;
         let background = &*self.background;
-        let mut colours = Vec::with_capacity(width * height);
-        for y in 0..height {
-            let fy = (y as f32 + 0.5) / down;
-            colours.extend((0..width).map(|x| background.at((x as f32 + 0.5) / across, fy, soft)));
-        }
+        let mut colours = background.paint(width, height, (across, down));
         degrade::blur(&mut colours, width, height, (background.blur * across, background.blur * down));
         for person in &self.people {
             let Placement { x, y, scale, .. } = person.placement;
@@ -164,9 +162,10 @@ impl Scene {
 fn sample_people(dice: &mut Dice, draw: &Draw, count: usize, aspect: f32) -> Vec<Person> {
     let pitch = dice.range(-6.0, 16.0);
     let framing = match dice.below(20) {
-        0..=8 => Framing::Whole,
-        9..=13 => Framing::Upper,
-        14..=17 => Framing::Close,
+        0..=7 => Framing::Whole,
+        8..=11 => Framing::Upper,
+        12..=14 => Framing::Close,
+        15..=18 => Framing::Face,
         _ => Framing::Edge,
     };
     // They stand side by side, a little out of step, so that some overlap and all are seen.
@@ -178,13 +177,21 @@ fn sample_people(dice: &mut Dice, draw: &Draw, count: usize, aspect: f32) -> Vec
             let phase = dice.unit();
             let slot = ((index + first) % count) as f32;
             let x = aspect * (slot + 0.5 + dice.about(0.42)) / count as f32;
-            let yaw = yaw(dice);
+            let mut yaw = yaw(dice);
             let distance = dice.range(2.6, 8.0);
-            // Somebody behind a close-up is farther away.
+            // Somebody behind a close-up is farther away; the last is in front.
             let framing = match framing {
+                // Head to toe is all there is of who lies.
+                _ if habit.family.name == "lying" => Framing::Whole,
                 Framing::Close | Framing::Upper if index + 1 < count && dice.chance(0.6) => Framing::Upper,
+                Framing::Face if index + 1 < count => Framing::Close,
+                Framing::Edge if index > 0 && dice.chance(0.7) => Framing::Whole,
                 framing => framing,
             };
+            if framing == Framing::Face && dice.chance(0.85) {
+                // A face fills the frame to be seen.
+                yaw = dice.about(55.0) - 0.6 * habit.pose(phase).turn;
+            }
             let mut person = Person {
                 mouth: looks.face.mouth,
                 shut: looks.face.shut,
@@ -229,21 +236,29 @@ pub(crate) fn frame(person: &mut Person, framing: Framing, dice: &mut Dice, aspe
             // Inside the frame where there is room.
             let (l, r) = (left * placement.scale, right * placement.scale);
             if r - l < aspect {
-                placement.x = placement.x.clamp(-l, aspect - r);
+                placement.x = placement.x.max(-l).min(aspect - r);
             }
         }
-        Framing::Upper | Framing::Close => {
-            let close = framing == Framing::Close;
-            placement.scale = if close { dice.range(2.2, 4.2) } else { dice.range(1.1, 2.1) };
-            if count > 1 && close {
+        Framing::Upper | Framing::Close | Framing::Face => {
+            let size = person.looks.build.head;
+            // The head stays in the frame, near its top; of a face the hair may be cut off.
+            let room;
+            (placement.scale, room) = match framing {
+                Framing::Face => (dice.range(0.65, 1.25) / size, dice.range(-0.2, 0.12)),
+                Framing::Close => (dice.range(0.35, 0.65) / size, dice.range(0.02, 0.3)),
+                _ => (dice.range(1.1, 2.1), dice.range(0.0, 0.15)),
+            };
+            if count > 1 && framing == Framing::Close {
                 placement.scale *= 0.8;
             }
-            // The head stays in the frame, near its top.
-            let room = if close { dice.range(0.02, 0.3) } else { dice.range(0.0, 0.15) };
             let (head_x, head_top) = head(person);
             let placement = &mut person.placement;
             placement.y = room - head_top * placement.scale;
-            let x = if count == 1 { aspect * (0.5 + dice.about(0.28)) } else { placement.x };
+            let x = if count == 1 || framing == Framing::Face {
+                aspect * (0.5 + dice.about(0.28))
+            } else {
+                placement.x
+            };
             placement.x = x - head_x * placement.scale;
         }
     }

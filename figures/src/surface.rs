@@ -2,7 +2,7 @@
 
 use crate::face::Face;
 use crate::garments::Mark;
-use crate::maths::{mix, noise, smooth};
+use crate::maths::{floor, mix, noise, smooth};
 use crate::paint::{Colour, Paint};
 
 /// The class of a surface's points.
@@ -65,14 +65,14 @@ impl Cut {
         match *self {
             Cut::Nothing => true,
             Cut::Neckline { top, front, back, width, pointed } => {
-                let turn = u - u.floor();
+                let turn = u - floor(u);
                 let (off, depth) = if turn < 0.5 { (turn - 0.25, front) } else { (turn - 0.75, back) };
                 let across = (off.abs() / width).min(1.0);
                 let edge = if pointed { 1.0 - across } else { 1.0 - across * across };
                 v < top - depth * edge
             }
             Cut::Straps { edge, apart, strap, top } => {
-                let turn = u - u.floor();
+                let turn = u - floor(u);
                 let (off, lower) = if turn < 0.5 { (turn - 0.25, edge) } else { (turn - 0.75, edge - 0.04) };
                 v < lower || (v < top && (off.abs() - apart).abs() < strap)
             }
@@ -104,7 +104,7 @@ impl Marked {
         match self.mark {
             Mark::Nothing => false,
             Mark::Buttons => {
-                let step = (v * 9.0) - (v * 9.0).floor() - 0.5;
+                let step = v * 9.0 - floor(v * 9.0) - 0.5;
                 x.abs() < 0.0022 || (x * x + step * step * 0.0016 < 0.00004)
             }
             Mark::Zip => x.abs() < 0.004,
