@@ -130,13 +130,19 @@ fn time(text: &str) -> Result<u64, String> {
     };
     let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(seconds) || !digits(fraction) || fraction.len() > 9 || (seconds.is_empty() && fraction.is_empty()) {
+    if !digits(seconds)
+        || !digits(fraction)
+        || fraction.len() > 9
+        || (seconds.is_empty() && fraction.is_empty())
+    {
         return Err(wrong());
     }
     let seconds = if seconds.is_empty() { Some(0) } else { seconds.parse::<u64>().ok() };
     let seconds = seconds.filter(|seconds| whole.is_empty() || *seconds < 60);
     let nanoseconds = format!("{fraction:0<9}").parse::<u64>().map_err(|_| wrong())?;
-    let total = || minutes?.checked_mul(60)?.checked_add(seconds?)?.checked_mul(1_000_000_000)?.checked_add(nanoseconds);
+    let total = || {
+        minutes?.checked_mul(60)?.checked_add(seconds?)?.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
+    };
     total().ok_or_else(wrong)
 }
 
@@ -154,9 +160,14 @@ mod tests {
     #[test]
     fn times_are_seconds_or_clock_times() {
         let seconds = |text: &str| time(text).ok().map(|nanoseconds| nanoseconds as f64 / 1e9);
-        for (text, expected) in
-            [("0", 0.0), ("90", 90.0), ("1.5", 1.5), (".25", 0.25), ("1:30", 90.0), ("01:02:03.004", 3723.004)]
-        {
+        for (text, expected) in [
+            ("0", 0.0),
+            ("90", 90.0),
+            ("1.5", 1.5),
+            (".25", 0.25),
+            ("1:30", 90.0),
+            ("01:02:03.004", 3723.004),
+        ] {
             assert_eq!(seconds(text), Some(expected), "{text}");
         }
         for wrong in ["", "-1", "1:60", "1:60:00", "a", "1:", "1e3", "1:2:3:4", "99999999999999999999"] {

@@ -91,11 +91,7 @@ impl Video {
             .and_then(|info| info.to_caps())
             .map_err(|error| Trouble::Input(format!("{name}: {error}")))?;
         let encoder = codec.encoder(width, height)?;
-        let source = AppSrc::builder()
-            .caps(&caps)
-            .format(gst::Format::Time)
-            .max_bytes(0)
-            .build();
+        let source = AppSrc::builder().caps(&caps).format(gst::Format::Time).max_bytes(0).build();
         let sink = AppSink::builder().sync(false).build();
         let pipeline = gst::Pipeline::new();
         let elements = [source.upcast_ref(), &encoder, sink.upcast_ref()];
@@ -155,7 +151,10 @@ impl Video {
                 self.file.with(|file| mkv::Writer::new(file, &track))?
             }
         };
-        let time = buffer.pts().map_or(0, gst::ClockTime::mseconds);
+        // Encoders that may reorder frames add a thousand hours to times, and take them away by the segment.
+        let segment = sample.segment().and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
+        let time = segment.and_then(|segment| segment.to_stream_time(buffer.pts()));
+        let time = time.map_or(0, gst::ClockTime::mseconds);
         let duration = buffer.duration().map_or(DEFAULT_MS, gst::ClockTime::mseconds);
         let is_key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
         self.file.with(|file| writer.frame(file, time, duration, is_key, &data))?;

@@ -258,7 +258,8 @@ impl Work {
 
     /// Leaves the work for another time, or nothing at all if nothing has been done.
     pub(crate) fn leave(self) {
-        let is_empty = |name: &str| fs::read_dir(self.path(name)).is_ok_and(|mut files| files.next().is_none());
+        let is_empty =
+            |name: &str| fs::read_dir(self.path(name)).is_ok_and(|mut files| files.next().is_none());
         let has_folder = |name: &str| self.path(name).exists();
         if [LABELS, FRAMES].iter().all(|name| !has_folder(name) || is_empty(name)) {
             // What can't be removed is no more than what a kill would have left.
@@ -270,8 +271,7 @@ impl Work {
     fn close(self) -> Result<()> {
         remove_folder(&self.place.old)?;
         remove_folder(&self.place.work)?;
-        fs::remove_file(&self.place.lock)
-            .map_err(|error| Trouble::io("remove", &self.place.lock, &error))?;
+        fs::remove_file(&self.place.lock).map_err(|error| Trouble::io("remove", &self.place.lock, &error))?;
         // Only now may others have it.
         drop(self.lock);
         Ok(())

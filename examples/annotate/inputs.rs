@@ -52,7 +52,8 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        let parts =
+            text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match parts {
             Some((number, of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
             _ => Err("expected I/N with I from 1 to N, such as 1/4".to_owned()),
@@ -258,8 +259,10 @@ mod tests {
     fn a_shard_is_the_same_everywhere_and_each_input_in_one() {
         let shard = |text: &str| text.parse::<Shard>().unwrap();
         // Written down, since machines with other versions of this program must agree.
-        let first: Vec<_> =
-            ["a.mp4", "b.mp4", "c.mp4", "d/e.png"].into_iter().filter(|n| shard("1/2").has(&input(n))).collect();
+        let first: Vec<_> = ["a.mp4", "b.mp4", "c.mp4", "d/e.png"]
+            .into_iter()
+            .filter(|n| shard("1/2").has(&input(n)))
+            .collect();
         assert_eq!(first, FIRST_OF_TWO);
         let mut counts = [0; 5];
         for n in 0..2000 {

@@ -43,7 +43,12 @@ pub(crate) struct Tally {
 }
 
 /// What became of an input, in a line.
-pub(crate) fn run(context: &Context, number: usize, input: &Input, lane: &mut Option<Lane>) -> Result<String> {
+pub(crate) fn run(
+    context: &Context,
+    number: usize,
+    input: &Input,
+    lane: &mut Option<Lane>,
+) -> Result<String> {
     context.check_stop()?;
     let name = input.name.display();
     let started = Instant::now();

@@ -155,11 +155,10 @@ mod tests {
         let mut line = Vec::new();
         record.write(&mut line).unwrap();
         assert_eq!(serde_json::from_slice::<Record>(&line).unwrap(), record);
-        assert_eq!(record.classes.iter().map(|class| (class.number, class.pixels)).collect::<Vec<_>>(), [
-            (0, 3),
-            (2, 1),
-            (4, 2)
-        ]);
+        assert_eq!(
+            record.classes.iter().map(|class| (class.number, class.pixels)).collect::<Vec<_>>(),
+            [(0, 3), (2, 1), (4, 2)]
+        );
         assert!(Look::new(&card, Some(&["Tail".to_owned()]), 0.5).is_err());
     }
 

@@ -77,12 +77,16 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let card = arguments.model.card().map_err(Failure::usage)?;
     let look = Look::new(&card, arguments.classes.as_deref(), arguments.opacity).map_err(Failure::usage)?;
-    let found = inputs::find(&arguments.inputs, &arguments.list, &arguments.output).map_err(Failure::usage)?;
+    let found =
+        inputs::find(&arguments.inputs, &arguments.list, &arguments.output).map_err(Failure::usage)?;
     // A bad input is in every shard's list: whoever runs it, somebody must hear of it.
     found.bad.iter().for_each(|what| complain(what));
     let all = found.inputs.len();
-    let inputs: Vec<_> =
-        found.inputs.into_iter().filter(|input| arguments.shard.is_none_or(|shard| shard.has(input))).collect();
+    let inputs: Vec<_> = found
+        .inputs
+        .into_iter()
+        .filter(|input| arguments.shard.is_none_or(|shard| shard.has(input)))
+        .collect();
     if all == 0 && found.bad.is_empty() {
         return Err(Failure::usage("there are no images or videos in what was given"));
     }

@@ -125,7 +125,9 @@ impl Frames {
         })();
         linked.map_err(|error| Trouble::Input(format!("the elements can't be linked: {error}")))?;
         let into = |element: &gst::Element| {
-            element.static_pad("sink").ok_or_else(|| Trouble::Input(format!("{} has no sink", element.name())))
+            element
+                .static_pad("sink")
+                .ok_or_else(|| Trouble::Input(format!("{} has no sink", element.name())))
         };
         let first = into(&queue)?;
         link_first_video(&pipeline, &decoder, first);
@@ -172,7 +174,8 @@ fn link_first_video(pipeline: &gst::Pipeline, decoder: &gst::Element, into: gst:
         if !into.is_linked()
             && let Some(pipeline) = pipeline.upgrade()
         {
-            let message = gst::message::Error::builder(gst::StreamError::TypeNotFound, "there is no video in it");
+            let message =
+                gst::message::Error::builder(gst::StreamError::TypeNotFound, "there is no video in it");
             let _ = pipeline.post_message(message.src(decoder).build());
         }
     });
@@ -194,7 +197,9 @@ fn watch(
         let frame = *seen;
         *seen += 1;
         let pts = stream_time(pad, buffer);
-        if past_end.load(Ordering::Acquire) || pts.zip(selection.start).is_some_and(|(pts, start)| pts < start) {
+        if past_end.load(Ordering::Acquire)
+            || pts.zip(selection.start).is_some_and(|(pts, start)| pts < start)
+        {
             return gst::PadProbeReturn::Handled;
         }
         if pts.zip(selection.end).is_some_and(|(pts, end)| pts >= end) {

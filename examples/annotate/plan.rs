@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn differences_are_named() {
-        let there = json!({ "program": { "version": "1" }, "options": { "every": 2, "end_ns": null }, "result": 5 });
+        let there =
+            json!({ "program": { "version": "1" }, "options": { "every": 2, "end_ns": null }, "result": 5 });
         let mut now = there.clone();
         now["result"] = Value::Null;
         assert_eq!(difference(&there, &now, false), None);
@@ -177,6 +178,9 @@ mod tests {
         now["program"]["version"] = json!("1");
         now["options"]["every"] = json!(3);
         let found = difference(&there, &now, true).unwrap();
-        assert_eq!((found.to_string().as_str(), found.is_of_input()), ("options.every was 2 and is 3 now", false));
+        assert_eq!(
+            (found.to_string().as_str(), found.is_of_input()),
+            ("options.every was 2 and is 3 now", false)
+        );
     }
 }

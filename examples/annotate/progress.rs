@@ -40,8 +40,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let now = Instant::now();
-        let inner =
-            Inner { started: now, last_line: now, finished: 0, parts: HashMap::new(), before: None };
+        let inner = Inner { started: now, last_line: now, finished: 0, parts: HashMap::new(), before: None };
         Self { inputs, bar, labelled: AtomicU64::new(0), inner: Mutex::new(inner) }
     }
 

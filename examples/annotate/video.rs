@@ -135,7 +135,9 @@ impl Job<'_> {
             }
             if let Next::End = next {
                 let missing = lock(&slots).front().map(|slot| slot.wanted.frame);
-                return Err(format!("frame {} came out of the element without labels", missing.unwrap_or(0)).into());
+                return Err(
+                    format!("frame {} came out of the element without labels", missing.unwrap_or(0)).into()
+                );
             }
         }
         let Lines { file, frames: done, first } = lines;
@@ -158,7 +160,8 @@ impl Job<'_> {
         self.work.write(self.png(frame), |file| labels::write_png(file, &map, &look.palette))?;
         let mut slots = lock(slots);
         let slot = slots.iter_mut().find(|slot| slot.wanted.frame == frame);
-        let slot = slot.ok_or_else(|| Trouble::Input(format!("frame {frame} came out of the element unasked")))?;
+        let slot =
+            slot.ok_or_else(|| Trouble::Input(format!("frame {frame} came out of the element unasked")))?;
         slot.record = Some(look.record(frame, slot.wanted.pts, &map));
         Ok(())
     }
@@ -212,7 +215,9 @@ impl Job<'_> {
                 match decoded.next()? {
                     Next::Sample(sample) => break sample,
                     Next::Nothing => {}
-                    Next::End => return Err(format!("frame {} is gone when it is read again", frame.frame).into()),
+                    Next::End => {
+                        return Err(format!("frame {} is gone when it is read again", frame.frame).into());
+                    }
                 }
             };
             let explain = |what: &str| Trouble::Input(format!("frame {}: {what}", frame.frame));
@@ -242,8 +247,7 @@ impl Job<'_> {
     fn paint(&self, buffer: &mut gst::BufferRef, info: &VideoInfo, labels: &LabelMap) -> Result<()> {
         let look = &self.context.look;
         let unmapped = |_| Trouble::Input("a decoded frame can't be written to".to_owned());
-        let mut frame =
-            gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, info).map_err(unmapped)?;
+        let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, info).map_err(unmapped)?;
         let strides: Vec<usize> =
             frame.plane_stride().iter().map(|stride| usize::try_from(*stride).unwrap_or(0)).collect();
         let [y, u, v, _] = frame.planes_data_mut();
@@ -291,7 +295,8 @@ fn set_time(buffer: &mut gst::BufferRef, frames: &[Labelled], at: usize) {
     const STEP: u64 = 40_000_000;
     let time = |at: usize| frames.get(at).map(|frame| frame.pts.unwrap_or(frame.frame * STEP));
     let now = time(at).unwrap_or(0);
-    let next = time(at + 1).or_else(|| at.checked_sub(1).and_then(time).map(|before| 2 * now - before.min(now)));
+    let next =
+        time(at + 1).or_else(|| at.checked_sub(1).and_then(time).map(|before| 2 * now - before.min(now)));
     buffer.set_pts(gst::ClockTime::from_nseconds(now));
     buffer.set_dts(gst::ClockTime::NONE);
     buffer.set_duration(gst::ClockTime::from_nseconds(next.map_or(STEP, |next| next.saturating_sub(now))));

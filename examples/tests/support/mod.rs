@@ -14,7 +14,9 @@ pub fn data(name: &str) -> PathBuf {
 /// A program with the tiny model, which has random weights and takes a few milliseconds a frame.
 pub fn program(path: &str) -> Command {
     let mut command = Command::new(path);
-    for variable in ["SAPIENS_NONCOMMERCIAL", "SAPIENS2_LICENSE_ACCEPTED", "SAPIENS_CHECKPOINT_ROOT", "RUST_LOG"] {
+    for variable in
+        ["SAPIENS_NONCOMMERCIAL", "SAPIENS2_LICENSE_ACCEPTED", "SAPIENS_CHECKPOINT_ROOT", "RUST_LOG"]
+    {
         command.env_remove(variable);
     }
     command.env("G_DEBUG", "fatal-criticals");
@@ -56,11 +58,14 @@ pub fn decode(path: &Path, format: &str) -> Vec<(u64, Vec<u8>)> {
     let mut frames = Vec::new();
     while let Ok(sample) = sink.pull_sample() {
         let info = gst_video::VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
-        let frame = gst_video::VideoFrameRef::from_buffer_ref_readable(sample.buffer().unwrap(), &info).unwrap();
-        let (row, stride) = (info.width() as usize * info.comp_pstride(0) as usize, info.stride()[0] as usize);
+        let frame =
+            gst_video::VideoFrameRef::from_buffer_ref_readable(sample.buffer().unwrap(), &info).unwrap();
+        let (row, stride) =
+            (info.width() as usize * info.comp_pstride(0) as usize, info.stride()[0] as usize);
         assert_eq!(frame.plane_stride()[0] as usize, stride);
         let plane = frame.plane_data(0).unwrap();
-        let bytes = plane.chunks(stride).take(info.height() as usize).flat_map(|bytes| &bytes[..row]).copied();
+        let bytes =
+            plane.chunks(stride).take(info.height() as usize).flat_map(|bytes| &bytes[..row]).copied();
         frames.push((sample.buffer().unwrap().pts().unwrap().mseconds(), bytes.collect()));
     }
     let error = pipeline.bus().unwrap().pop_filtered(&[gst::MessageType::Error]);
