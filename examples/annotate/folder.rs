@@ -17,7 +17,7 @@ use crate::plan::{self, RESULT};
 use crate::trouble::{Result, Trouble};
 
 /// Where unfinished work is.
-const WORK: &str = ".annotate";
+pub(crate) const WORK: &str = ".annotate";
 const RUN: &str = "run.json";
 /// Files being written.
 const TEMPORARY: &str = "tmp";

@@ -24,17 +24,20 @@ use source::{Source, Wanted};
 
 const EXAMPLES: &str = "\
 Examples:
-  camera --variant sapiens2-0.4b --accept-license             the first camera in a window
-  camera --source test --output test.webm --seconds 10        a test picture to a file
-  camera --source clip.mp4 --input-size width=384,height=512  a file as if it were a camera; faster, coarser
+  camera --variant sapiens2-0.4b --accept-license    the first camera in a window
+  camera --source test -o test.webm --seconds 10     a test picture to a file
+  camera --source clip.mp4 --input-size width=384,height=512
+                                                     a file as a camera; faster, coarser
 
 Keys, in the window, or in the terminal followed by Enter:
-  o  overlay on and off     + -  opacity     c  next group of classes     q  quit
-  1-9  a group of classes: all, skin, clothes, hair, face, hands, left, right, arms and legs
+  o    overlay on and off        c    the next group of classes
+  + -  opacity                   1-9  a group of classes, as listed at the start
+  q    quit
 
-Once a second a line says how many frames passed and how many were labelled, how long a frame is on its way through the
-element (latency), and how much older than the frame the picture is that its labels were made from (age). However slow
-the model is, the picture stays live: the labels are older then.";
+Once a second a line says how many frames passed and how many were labelled, how long a frame
+takes through the element (latency), and how much older than the frame the picture is that its
+labels were made from (age). However slow the model is, the picture stays live: its labels are
+older then.";
 
 /// Shows body parts live: a camera in a window, or in a WebM file where there is no screen.
 #[derive(Parser, Debug)]
