@@ -12,21 +12,25 @@ const EXAMPLES: &str = "\
 Examples:
   annotate clip.mp4 -o out --variant sapiens2-0.4b --accept-license
   annotate videos/ photos/ -o out --overlay --jobs 2
-  annotate --list files.txt -o out --shard 3/8        # the third of eight machines
-  annotate clip.mp4 -o out --labels video --every 5 --start 1:30 --end 2:00 --classes Hair,Face_Neck
+  annotate --list files.txt -o out --shard 3/8           the third of eight machines
+  annotate clip.mp4 -o out --labels video --every 5 --start 1:30 --end 2:00 --classes Hair
 
-Each input gets a folder below the output folder, called as the input is in what was given: clip.mp4 writes
-out/clip.mp4/, videos/day1/a.mp4 of `annotate videos` out/day1/a.mp4/. In it are
-  labels/00000000.png  a class number per pixel, shown in the model's colours; named by frame (for an image labels.png)
-  labels.mkv           with --labels video, instead: FFV1, gray; the gray values are the class numbers
-  overlay.webm         with --overlay: the video with the classes' colours (for an image overlay.png)
-  labels.jsonl         a line per frame: number, time, size, and per class its pixels and bounding box
-  run.json             model, weights and their SHA-256, backend, options, input
+Each input gets a folder below the output folder that is called as the input is in what was
+given: clip.mp4 is written to out/clip.mp4/, and videos/day1/a.mp4 of `annotate videos` to
+out/day1/a.mp4/. There are
+  labels/00000000.png   a class number per pixel, shown in the model's colours; a file per
+                        frame, named by its number (labels.png of an image)
+  labels.mkv            instead, with --labels video: FFV1; gray values are class numbers
+  overlay.webm          with --overlay (overlay.png of an image)
+  labels.jsonl          a line per frame: its number, its time in ns, its size, and the pixels
+                        and bounding box of each class
+  run.json              model, weights and their SHA-256, backend, options, input
 
-Stop it and start it again as often as you like: inputs and frames that are done aren't done again, and the files
-are the same, byte by byte, as if it had never stopped. Unfinished work is in out/.annotate.
+Stop it and start it again as often as you like: what is done isn't done again, and in the end
+the files are the same, byte by byte, as if it had never stopped. Unfinished work is in
+out/.annotate.
 
-Exit codes: 0 all is done, 1 some inputs failed, 2 a mistake in the arguments, 130 stopped by Ctrl-C.";
+Exit codes: 0 all is done, 1 some inputs failed, 2 a mistake in the arguments, 130 stopped.";
 
 /// Labels videos and images with body parts and writes the labels to files, as many inputs as you like.
 #[derive(Parser, Debug)]

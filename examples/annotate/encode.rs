@@ -151,7 +151,10 @@ impl Video {
                 self.file.with(|file| mkv::Writer::new(file, &track))?
             }
         };
-        let time = buffer.pts().map_or(0, gst::ClockTime::mseconds);
+        // Encoders that may reorder frames add a thousand hours to times, and take them away by the segment.
+        let segment = sample.segment().and_then(|segment| segment.downcast_ref::<gst::ClockTime>());
+        let time = segment.and_then(|segment| segment.to_stream_time(buffer.pts()));
+        let time = time.map_or(0, gst::ClockTime::mseconds);
         let duration = buffer.duration().map_or(DEFAULT_MS, gst::ClockTime::mseconds);
         let is_key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
         self.file.with(|file| writer.frame(file, time, duration, is_key, &data))?;

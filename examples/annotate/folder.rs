@@ -17,10 +17,12 @@ use crate::plan::{self, RESULT};
 use crate::trouble::{Result, Trouble};
 
 /// Where unfinished work is.
-const WORK: &str = ".annotate";
+pub(crate) const WORK: &str = ".annotate";
 const RUN: &str = "run.json";
 /// Files being written.
 const TEMPORARY: &str = "tmp";
+/// Label PNGs.
+pub(crate) const LABELS: &str = "labels";
 /// Label PNGs that a label video is made of in the end.
 pub(crate) const FRAMES: &str = "frames";
 
@@ -252,6 +254,17 @@ impl Work {
             .and_then(|folder| folder.sync_all())
             .map_err(|error| Trouble::io("write", above, &error))?;
         self.close()
+    }
+
+    /// Leaves the work for another time, or nothing at all if nothing has been done.
+    pub(crate) fn leave(self) {
+        let is_empty =
+            |name: &str| fs::read_dir(self.path(name)).is_ok_and(|mut files| files.next().is_none());
+        let has_folder = |name: &str| self.path(name).exists();
+        if [LABELS, FRAMES].iter().all(|name| !has_folder(name) || is_empty(name)) {
+            // What can't be removed is no more than what a kill would have left.
+            let _ = self.close();
+        }
     }
 
     /// Removes what only unfinished work needs.

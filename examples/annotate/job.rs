@@ -57,9 +57,16 @@ pub(crate) fn run(
     let Some(work) = place.open(&plan, context.arguments.overwrite)? else {
         return Ok(format!("{name}: done already"));
     };
-    let (result, tally) = match input.kind {
-        Kind::Video => video::annotate(context, number, input, &work)?,
-        Kind::Image => picture::annotate(context, input, &work, lane)?,
+    let done = match input.kind {
+        Kind::Video => video::annotate(context, number, input, &work),
+        Kind::Image => picture::annotate(context, input, &work, lane),
+    };
+    let (result, tally) = match done {
+        Ok(done) => done,
+        Err(trouble) => {
+            work.leave();
+            return Err(trouble);
+        }
     };
     work.finish(plan, result)?;
     let Tally { frames, labelled } = tally;

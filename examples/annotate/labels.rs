@@ -118,13 +118,20 @@ pub(crate) fn file_name(frame: u64) -> String {
 
 /// Writes labels as a PNG whose pixel values are the class numbers, shown in the palette's colours.
 pub(crate) fn write_png(to: &mut impl Write, labels: &LabelMap, palette: &Palette) -> io::Result<()> {
-    let mut encoder = png::Encoder::new(to, labels.width() as u32, labels.height() as u32);
-    encoder.set_color(png::ColorType::Indexed);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_palette(palette.to_bytes());
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(labels.labels())?;
-    Ok(writer.finish()?)
+    let write = || {
+        let mut encoder = png::Encoder::new(to, labels.width() as u32, labels.height() as u32);
+        encoder.set_color(png::ColorType::Indexed);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_palette(palette.to_bytes());
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(labels.labels())?;
+        writer.finish()
+    };
+    write().map_err(|error| match error {
+        // As it came: a full disk must be known as one.
+        png::EncodingError::IoError(error) => error,
+        other => io::Error::other(other),
+    })
 }
 
 /// Reads what [`write_png`] wrote; none if there's no such file, or it isn't whole, as may be after a power cut.

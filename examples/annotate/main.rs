@@ -145,8 +145,8 @@ fn check_elements(arguments: &Arguments, inputs: &[Input]) -> Result<(), String>
     codecs.extend((arguments.labels == LabelFiles::Video).then_some(Codec::Ffv1));
     codecs.extend(arguments.overlay.then_some(Codec::Vp8));
     let decoding = ["filesrc", "decodebin", "videoconvert", "deinterlace", "videoflip"];
-    let needed = codecs.into_iter().map(Codec::factory).chain(decoding);
-    needed.map(|factory| sapiens_examples::element(factory).map(drop)).collect()
+    let mut needed = codecs.into_iter().map(Codec::factory).chain(decoding);
+    needed.try_for_each(|factory| sapiens_examples::element(factory).map(drop))
 }
 
 /// Results of other options or weights: refused before anything is done, so that no folder gets a mixture.

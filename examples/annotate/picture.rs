@@ -44,7 +44,10 @@ pub(crate) fn annotate(
         let mut frame = FrameViewMut::rgb(width, height, &mut image)?;
         paint_overlay(&mut frame, &map, &look.palette, look.opacity)?;
         work.write("overlay.png", |file| {
-            image.write_with_encoder(image::codecs::png::PngEncoder::new(file)).map_err(io::Error::other)
+            image.write_with_encoder(image::codecs::png::PngEncoder::new(file)).map_err(|error| match error {
+                image::ImageError::IoError(error) => error,
+                other => io::Error::other(other),
+            })
         })?;
     }
     let result = json!({ "frames": 1, "width": map.width(), "height": map.height() });

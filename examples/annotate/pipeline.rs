@@ -181,7 +181,8 @@ fn link_first_video(pipeline: &gst::Pipeline, decoder: &gst::Element, into: gst:
     });
 }
 
-/// Looks at each frame that comes to `pad`.
+/// Looks at each frame that comes to `pad`. What isn't wanted is said to be handled: what is dropped, GStreamer 1.22
+/// wants to free after the bindings have done so.
 fn watch(
     pad: &gst::Pad,
     selection: Selection,
@@ -199,18 +200,18 @@ fn watch(
         if past_end.load(Ordering::Acquire)
             || pts.zip(selection.start).is_some_and(|(pts, start)| pts < start)
         {
-            return gst::PadProbeReturn::Drop;
+            return gst::PadProbeReturn::Handled;
         }
         if pts.zip(selection.end).is_some_and(|(pts, end)| pts >= end) {
             past_end.store(true, Ordering::Release);
-            return gst::PadProbeReturn::Drop;
+            return gst::PadProbeReturn::Handled;
         }
         let turn = *in_range % selection.every;
         *in_range += 1;
         let info = pad.current_caps().and_then(|caps| VideoInfo::from_caps(&caps).ok());
-        let Some(info) = info.filter(|_| turn == 0) else { return gst::PadProbeReturn::Drop };
+        let Some(info) = info.filter(|_| turn == 0) else { return gst::PadProbeReturn::Handled };
         match judge(Wanted { frame, pts, info }) {
-            Verdict::Drop => gst::PadProbeReturn::Drop,
+            Verdict::Drop => gst::PadProbeReturn::Handled,
             Verdict::Pass => {
                 buffer.make_mut().set_offset(frame);
                 gst::PadProbeReturn::Ok

@@ -32,7 +32,10 @@ impl Plan {
         let card = model.segmenter.card();
         let backend = model.segmenter.backend();
         let names: Vec<_> = card.classes.iter().map(|class| class.name.as_str()).collect();
-        let kept: Vec<_> = kept.iter().filter_map(|class| names.get(usize::from(*class))).collect();
+        // None: all of them.
+        let chosen = arguments.classes.is_some();
+        let kept: Option<Vec<_>> =
+            chosen.then(|| kept.iter().filter_map(|class| names.get(usize::from(*class))).collect());
         // A card of the user's own may change under its name.
         let card_hash = arguments.model.card_file().map(|file| sha256(file)).transpose()?;
         let common = json!({

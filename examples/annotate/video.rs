@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::LabelFiles;
 use crate::encode::{Codec, Video};
-use crate::folder::{FRAMES, Pending, Work};
+use crate::folder::{FRAMES, LABELS, Pending, Work};
 use crate::inputs::Input;
 use crate::job::{Context, Tally};
 use crate::labels::{self, Record};
@@ -54,7 +54,7 @@ pub(crate) fn annotate(
     work: &Work,
 ) -> Result<(Value, Tally)> {
     let folder = match context.arguments.labels {
-        LabelFiles::Png => "labels",
+        LabelFiles::Png => LABELS,
         LabelFiles::Video => FRAMES,
     };
     work.folder(folder)?;

@@ -57,10 +57,20 @@ pub fn element(factory: &str) -> Result<gst::Element, String> {
 /// What an error message on a bus says, with the element's own details only where they add something.
 pub fn bus_error(error: &gst::message::Error) -> String {
     let text = error.error().to_string();
-    // GStreamer's general errors ("Internal data stream error.") say nothing without these.
-    let general = text.starts_with("Internal") || text.starts_with("GStreamer");
-    match error.debug() {
-        Some(details) if general => format!("{text} ({})", details.lines().last().unwrap_or_default()),
-        _ => text,
+    let details = error.debug().unwrap_or_default();
+    if error.error().matches(gst::CoreError::MissingPlugin) {
+        // A line per stream: "Missing decoder: H.264 (video/x-h264, ...)". Streams of sound aren't asked for.
+        let missing = details.lines().filter_map(|line| line.strip_prefix("Missing decoder: "));
+        let mut pictures = missing.filter(|stream| stream.contains("(video/") || stream.contains("(image/"));
+        return match pictures.next().and_then(|stream| stream.split(" (").next()) {
+            Some(codec) => format!("GStreamer has no decoder for {codec}: install gstreamer1.0-libav"),
+            None if details.contains("Missing decoder") => "there is no video in it".to_owned(),
+            None => text,
+        };
     }
+    // GStreamer's general errors ("Internal data stream error.") say nothing without these.
+    if text.starts_with("Internal") || text.starts_with("GStreamer") {
+        return format!("{text} ({})", details.lines().last().unwrap_or_default());
+    }
+    text
 }
