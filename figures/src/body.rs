@@ -36,7 +36,7 @@ pub(crate) fn draw(figure: &mut Figure<'_>, skin: Colour, face: &Face, bare: &Ba
     let build = figure.build;
     trunk(figure, &paint);
     head(figure, &paint, face, bare.ears);
-    for side in 0..2 {
+    for (side, curl) in curls.into_iter().enumerate() {
         let (arm, leg) = (figure.bones.arms[side], figure.bones.legs[side]);
         if bare.arms_from < 1.97 {
             let (upper, lower) = (class::UPPER_ARM[side], class::LOWER_ARM[side]);
@@ -46,7 +46,7 @@ pub(crate) fn draw(figure: &mut Figure<'_>, skin: Colour, face: &Face, bare: &Ba
                 arm_radius(build, v)
             });
         }
-        hand(figure, side, &paint, curls[side]);
+        hand(figure, side, &paint, curl);
         if bare.legs.0 < bare.legs.1 {
             let (upper, lower) = (class::UPPER_LEG[side], class::LOWER_LEG[side]);
             let surface = figure.surface(Surface::split(1.0, upper, lower, paint.clone()));

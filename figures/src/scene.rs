@@ -162,10 +162,10 @@ impl Scene {
 fn sample_people(dice: &mut Dice, draw: &Draw, count: usize, aspect: f32) -> Vec<Person> {
     let pitch = dice.range(-6.0, 16.0);
     let framing = match dice.below(20) {
-        0..=7 => Framing::Whole,
-        8..=11 => Framing::Upper,
-        12..=14 => Framing::Close,
-        15..=18 => Framing::Face,
+        0..=8 => Framing::Whole,
+        9..=12 => Framing::Upper,
+        13..=15 => Framing::Close,
+        16..=18 => Framing::Face,
         _ => Framing::Edge,
     };
     // They stand side by side, a little out of step, so that some overlap and all are seen.
@@ -218,9 +218,7 @@ pub(crate) fn frame(person: &mut Person, framing: Framing, dice: &mut Dice, aspe
     let placement = &mut person.placement;
     match framing {
         Framing::Whole | Framing::Edge => {
-            // The square makes smaller ones less likely: half of the people fill more than 70 % of the frame.
-            let most = if framing == Framing::Edge { 1.3 } else { 1.0 };
-            let share = most - (most - 0.3) * dice.unit() * dice.unit().max(0.15);
+            let share = if framing == Framing::Edge { dice.range(0.4, 1.3) } else { dice.range(0.3, 1.0) };
             placement.scale = (share / high).min(0.98 * aspect.max(0.6) / wide.max(0.1));
             let room = (1.0 - high * placement.scale).max(0.0);
             let floor = 1.0 - room * dice.range(0.0, 0.55) - bottom * placement.scale;
