@@ -271,13 +271,28 @@ impl Background {
             }
             Scenery::City => self.city(x, y, soft),
             Scenery::Hills => {
-                let mut colour = blend(hsv(0.57, 0.45, 0.95), hsv(0.55, 0.15, 1.0), smooth(0.0, 0.6, y));
-                for layer in 0..3 {
+                // From the nearest on: whoever covers the point settles it.
+                let (mut colour, mut left) = ([0.0; 3], 1.0);
+                for layer in (0..3).rev() {
                     let l = layer as f32;
+                    let middle = mix(self.horizon - 0.25, self.horizon, l / 2.0);
+                    let most = 0.06 * (3.0 - l) + soft;
+                    if y < middle - most {
+                        continue;
+                    }
                     let rise = 0.12 * (noise(x * (1.5 + l), l * 7.0, self.seed) - 0.5) * (3.0 - l);
-                    let top = mix(self.horizon - 0.25, self.horizon, l / 2.0) + rise;
+                    let top = middle + rise;
+                    let cover = left * smooth(top - soft, top + soft, y);
                     let green = blend(hsv(0.27 + 0.06 * l, 0.45, 0.75 - 0.12 * l), a, 0.2);
-                    colour = blend(colour, green, smooth(top - soft, top + soft, y));
+                    colour = [0, 1, 2].map(|i| colour[i] + cover * green[i]);
+                    left -= cover;
+                    if left <= 0.0 {
+                        break;
+                    }
+                }
+                if left > 0.0 {
+                    let sky = blend(hsv(0.57, 0.45, 0.95), hsv(0.55, 0.15, 1.0), smooth(0.0, 0.6, y));
+                    colour = [0, 1, 2].map(|i| colour[i] + left * sky[i]);
                 }
                 times(colour, 0.94 + 0.12 * noise(x * 30.0, y * 30.0, self.seed))
             }
@@ -326,6 +341,9 @@ impl Background {
             let seed = self.seed ^ layer;
             let high = mix(0.25, 0.8, hash(block as i32, 3, seed)) * if layer == 0 { 1.0 } else { 0.7 };
             let top = ground - high * ground;
+            if y < top - soft {
+                continue;
+            }
             let tint = 0.7 + 0.45 * hash(block as i32, 5, seed);
             let wall = times([a, b, c][(hash(block as i32, 7, seed) * 2.99) as usize], tint);
             let (wx, wy) = (within * 5.0, (y - top) / wide * 5.0);

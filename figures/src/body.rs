@@ -36,7 +36,7 @@ pub(crate) fn draw(figure: &mut Figure<'_>, skin: Colour, face: &Face, bare: &Ba
     let build = figure.build;
     trunk(figure, &paint);
     head(figure, &paint, face, bare.ears);
-    for side in 0..2 {
+    for (side, curl) in curls.into_iter().enumerate() {
         let (arm, leg) = (figure.bones.arms[side], figure.bones.legs[side]);
         if bare.arms_from < 1.97 {
             let (upper, lower) = (class::UPPER_ARM[side], class::LOWER_ARM[side]);
@@ -46,7 +46,7 @@ pub(crate) fn draw(figure: &mut Figure<'_>, skin: Colour, face: &Face, bare: &Ba
                 arm_radius(build, v)
             });
         }
-        hand(figure, side, &paint, curls[side]);
+        hand(figure, side, &paint, curl);
         if bare.legs.0 < bare.legs.1 {
             let (upper, lower) = (class::UPPER_LEG[side], class::LOWER_LEG[side]);
             let surface = figure.surface(Surface::split(1.0, upper, lower, paint.clone()));
@@ -79,8 +79,7 @@ fn head(figure: &mut Figure<'_>, paint: &Paint, face: &Face, ears: bool) {
     let rings = flare.map(|(t, by)| Ring::across(bottom.to(top, t), neck.frame, wide * by, wide * by, t));
     figure.mesh.tube(skin, &rings, Arc::whole(figure.detail.limb));
 
-    let heights = [0.0, 0.03, 0.08, 0.15, 0.24, 0.34, 0.45, 0.56, 0.68, 0.78, 0.86, 0.92, 0.97, 1.0];
-    let rings = heights.map(|t| figure.skull(t, 0.0));
+    let rings = figure.skull_rings(0.0, 1.0, |_| 0.0);
     let (head, half) = (figure.bones.head, figure.detail.head / 2);
     let place = |_: f32, _: f32, at: V3| {
         let local = at - head.at;

@@ -61,9 +61,8 @@ impl Degrade {
                 let colour = &mut colours[y * width + x];
                 let dx = (x as f32 + 0.5) / width as f32 - 0.5;
                 let gain = self.exposure * (1.0 - self.vignette * 2.0 * (dx * dx + dy * dy));
-                for channel in 0..3 {
-                    let value = (colour[channel] * gain * self.cast[channel] - 0.5) * self.contrast + 0.5;
-                    colour[channel] = value;
+                for (channel, cast) in colour.iter_mut().zip(self.cast) {
+                    *channel = (*channel * gain * cast - 0.5) * self.contrast + 0.5;
                 }
                 if self.noise > 0.0 {
                     // The sum of two bytes has a hill-shaped distribution; channels share half of it.

@@ -151,9 +151,12 @@ impl Face {
         }
         let mut colour = self.skin;
         if let Some((beard, thick)) = self.beard {
-            let jaw = y + 0.1 + 0.25 * (0.3 - ax).max(0.0);
-            let moustache = y < -0.19 && y > self.mouth_at && ax < 0.16;
-            if jaw < 0.0 && (ax > 0.2 || y < self.mouth_at + 0.02 || moustache) {
+            // Sideburns, the jaw around the mouth, and a moustache that meets it.
+            let edge = self.mouth_at + 0.1 - 1.6 * (0.24 - ax).max(0.0) + 0.5 * (ax - 0.24).max(0.0);
+            let (mx, my) = (ax / 0.2, (y - self.mouth_at - 0.015) / 0.085);
+            let moustache = my > -1.0 && mx * mx + my * my < 1.0;
+            let chin = y < self.mouth_at - 0.1;
+            if y < edge || moustache || chin {
                 let grain = noise(x * 60.0, y * 40.0, 9);
                 return blend(self.skin, beard, thick * mix(0.75, 1.0, grain));
             }

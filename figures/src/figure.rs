@@ -1,6 +1,6 @@
 //! A body under construction: its mesh and the surfaces the mesh refers to, with the shapes that skin and clothes share.
 
-use crate::maths::{M3, V3, table};
+use crate::maths::{M3, V3, sin_cos, table};
 use crate::mesh::{Arc, Mesh, Ring};
 use crate::skeleton::{Build, Joint, Limb, Skeleton};
 use crate::surface::Surface;
@@ -211,6 +211,26 @@ impl Figure<'_> {
         let fat = if end { 0.0 } else { fat };
         let at = at + frame.y * ((t - 0.5) * size) + frame.z * ((front - back) * 0.5 * size);
         Ring::across(at, frame, (wide + fat) * size, ((front + back) * 0.5 + fat) * size, t)
+    }
+
+    /// The head's cross-sections from `from` to `to`, closer together towards its ends; `fat` is a function of t.
+    pub fn skull_rings(&self, from: f32, to: f32, fat: impl Fn(f32) -> f32) -> Vec<Ring> {
+        let steps = self.detail.head * 2 / 3;
+        (0..=steps)
+            .map(|step| {
+                // Evenly around a circle.
+                let t = 0.5 - 0.5 * sin_cos(180.0 * step as f32 / steps as f32).1;
+                let t = if step == 0 {
+                    0.0
+                } else if step == steps {
+                    1.0
+                } else {
+                    t
+                };
+                let t = from + (to - from) * t;
+                self.skull(t, fat(t))
+            })
+            .collect()
     }
 
     /// A point given in head heights from the head's middle.

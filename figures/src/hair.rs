@@ -165,19 +165,13 @@ impl Hair {
             ragged: 0.04,
             seed: self.seed,
         }));
-        let heights: &[f32] = &[0.1, 0.2, 0.3, 0.42, 0.54, 0.66, 0.77, 0.86, 0.93, 0.98, 1.0];
         let crown = if bald_top { 0.72 } else { 1.0 };
         let size = figure.build.head;
-        let rings: Vec<Ring> = heights
-            .iter()
-            .filter(|&&t| t <= crown)
-            .map(|&t| {
-                // Thinner towards its edges; the crown is raised by as much as the sides are widened.
-                let mut ring = figure.skull(t, thick * (0.55 + 0.45 * t));
-                ring.at = ring.at + figure.head_frame().y * (thick * size * t * t * 0.9);
-                ring
-            })
-            .collect();
+        // Thinner towards its edges; the crown is raised by as much as the sides are widened.
+        let mut rings = figure.skull_rings(0.08, crown, |t| thick * (0.55 + 0.45 * t));
+        for ring in &mut rings {
+            ring.at = ring.at + figure.head_frame().y * (thick * size * ring.v * ring.v * 0.9);
+        }
         let head = figure.bones.head;
         let place = |_: f32, _: f32, at: V3| {
             let local = at - head.at;

@@ -42,8 +42,9 @@ impl Light {
         }
         if paint.folds > 0.0 {
             let (x, y) = (u * paint.scale.0, v * paint.scale.1);
-            normal.x += paint.folds * (noise(x * 0.55, y * 0.8 + x * 0.25, paint.seed) - 0.5);
-            normal.y += paint.folds * (noise(x * 0.4 + y * 0.3, y * 0.7, paint.seed ^ 11) - 0.5);
+            let fold = paint.folds * (noise(x * 0.55, y * 0.8 + x * 0.25, paint.seed) - 0.5);
+            normal.x += fold;
+            normal.y -= 0.6 * fold;
         }
         let mut facing = normal.dot(self.towards) * 0.5 + 0.5;
         facing *= facing;

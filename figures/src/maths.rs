@@ -161,7 +161,8 @@ pub(crate) fn mix(a: f32, b: f32, t: f32) -> f32 {
 
 /// From 0 at `from` to 1 at `to`, flat outside; `to` may be the lesser.
 pub(crate) fn smooth(from: f32, to: f32, x: f32) -> f32 {
-    let t = ((x - from) / (to - from)).clamp(0.0, 1.0);
+    let t = (x - from) / (to - from);
+    let t = if t > 0.0 { if t < 1.0 { t } else { 1.0 } } else { 0.0 };
     t * t * (3.0 - 2.0 * t)
 }
 
@@ -211,6 +212,7 @@ pub(crate) fn hash(x: i32, y: i32, seed: u32) -> f32 {
 }
 
 /// Smooth noise in 0..1 with hills about one unit wide.
+#[inline]
 pub(crate) fn noise(x: f32, y: f32, seed: u32) -> f32 {
     let (fx, fy) = (floor(x), floor(y));
     let (ix, iy) = (fx as i32, fy as i32);

@@ -77,12 +77,12 @@ impl Stage<'_> {
         let (wide, high) = (width as f32 * 2.0, height as f32 * 2.0);
         for (index, (corners, surface)) in self.triangles.iter().enumerate() {
             let [a, b, c] = corners.map(|corner| &self.points[corner as usize]);
-            let away = a.normal.z.max(b.normal.z).max(c.normal.z) < -0.12;
+            let away = more(a.normal.z, more(b.normal.z, c.normal.z)) < -0.12;
             if away && !self.surfaces[*surface as usize].open {
                 continue;
             }
-            let (left, right) = (a.x.min(b.x).min(c.x), a.x.max(b.x).max(c.x));
-            let (top, bottom) = (a.y.min(b.y).min(c.y), a.y.max(b.y).max(c.y));
+            let (left, right) = (less(a.x, less(b.x, c.x)), more(a.x, more(b.x, c.x)));
+            let (top, bottom) = (less(a.y, less(b.y, c.y)), more(a.y, more(b.y, c.y)));
             if right < 0.0 || left > wide || bottom < 0.0 || top > high {
                 continue;
             }
@@ -110,10 +110,10 @@ impl Stage<'_> {
         let inverse = 1.0 / area;
         let rows = (samples.len() / row) as f32;
         let offset = first_row as f32;
-        let top = ceiling((a.y.min(b.y).min(c.y) - offset - 0.5).max(0.0)) as usize;
-        let bottom = floor((a.y.max(b.y).max(c.y) - offset - 0.5).min(rows - 1.0));
-        let left = (a.x.min(b.x).min(c.x) - 0.5).max(0.0);
-        let right = (a.x.max(b.x).max(c.x) - 0.5).min(row as f32 - 1.0);
+        let top = ceiling((less(a.y, less(b.y, c.y)) - offset - 0.5).max(0.0)) as usize;
+        let bottom = floor((more(a.y, more(b.y, c.y)) - offset - 0.5).min(rows - 1.0));
+        let left = (less(a.x, less(b.x, c.x)) - 0.5).max(0.0);
+        let right = (more(a.x, more(b.x, c.x)) - 0.5).min(row as f32 - 1.0);
         if bottom < 0.0 || right < 0.0 {
             return;
         }
@@ -136,9 +136,9 @@ impl Stage<'_> {
             for (edge, start) in [wb, wc, 1.0 - wb - wc].into_iter().enumerate() {
                 let at = start * inverses[edge] + a.x - 0.5;
                 if slopes[edge] > 0.0 {
-                    from = from.max(at - HAIR);
+                    from = more(from, at - HAIR);
                 } else if slopes[edge] < 0.0 {
-                    to = to.min(at + HAIR);
+                    to = less(to, at + HAIR);
                 } else if start < 0.0 {
                     to = -1.0;
                 }
@@ -146,7 +146,7 @@ impl Stage<'_> {
             if to < from || to < 0.0 {
                 continue;
             }
-            let (from, to) = (nearest(from.max(0.0) + 0.4999), nearest(to - 0.4999).min(row - 1));
+            let (from, to) = (nearest(more(0.0, from) + 0.4999), nearest(to - 0.4999).min(row - 1));
             if from > to {
                 continue;
             }
@@ -229,7 +229,17 @@ fn shares([a, b, c]: [&Point; 3], (x, y): (f32, f32)) -> [f32; 3] {
 /// cast, which must mind what doesn't fit.
 fn nearest(x: f32) -> usize {
     const WHOLE: f32 = 8_388_608.0;
-    ((x.max(0.0) + WHOLE).to_bits() & 0x007F_FFFF) as usize
+    ((more(0.0, x) + WHOLE).to_bits() & 0x007F_FFFF) as usize
+}
+
+/// The greater; of a number and no number, `a`. One instruction, where `f32::max` must mind both.
+fn more(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
+
+/// The lesser, likewise.
+fn less(a: f32, b: f32) -> f32 {
+    if b < a { b } else { a }
 }
 
 fn ceiling(x: f32) -> f32 {

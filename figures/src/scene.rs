@@ -162,10 +162,10 @@ impl Scene {
 fn sample_people(dice: &mut Dice, draw: &Draw, count: usize, aspect: f32) -> Vec<Person> {
     let pitch = dice.range(-6.0, 16.0);
     let framing = match dice.below(20) {
-        0..=7 => Framing::Whole,
-        8..=11 => Framing::Upper,
-        12..=14 => Framing::Close,
-        15..=18 => Framing::Face,
+        0..=8 => Framing::Whole,
+        9..=12 => Framing::Upper,
+        13..=15 => Framing::Close,
+        16..=18 => Framing::Face,
         _ => Framing::Edge,
     };
     // They stand side by side, a little out of step, so that some overlap and all are seen.
@@ -218,9 +218,7 @@ pub(crate) fn frame(person: &mut Person, framing: Framing, dice: &mut Dice, aspe
     let placement = &mut person.placement;
     match framing {
         Framing::Whole | Framing::Edge => {
-            // The square makes smaller ones less likely: half of the people fill more than 70 % of the frame.
-            let most = if framing == Framing::Edge { 1.3 } else { 1.0 };
-            let share = most - (most - 0.3) * dice.unit() * dice.unit().max(0.15);
+            let share = if framing == Framing::Edge { dice.range(0.4, 1.3) } else { dice.range(0.3, 1.0) };
             placement.scale = (share / high).min(0.98 * aspect.max(0.6) / wide.max(0.1));
             let room = (1.0 - high * placement.scale).max(0.0);
             let floor = 1.0 - room * dice.range(0.0, 0.55) - bottom * placement.scale;
@@ -288,4 +286,100 @@ fn head(person: &Person) -> (f32, f32) {
     let unit = Placement { x: 0.0, y: 0.0, scale: 1.0, ..person.placement };
     let (x, y, _) = unit.project(person.placement.turn() * bones.head.at);
     (x, y - build.head * 0.62)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::background::SCENERIES;
+    use crate::paint::PATTERNS;
+
+    fn scenes(kinds: Kinds) -> impl Iterator<Item = Scene> {
+        (0..200).map(move |seed| Scene::sample(seed, &SceneOptions { kinds, ..SceneOptions::default() }))
+    }
+
+    /// Which of a scene's choices are held out of training.
+    fn held_out(scene: &Scene) -> Vec<bool> {
+        let pattern = |wanted| PATTERNS.iter().any(|&(pattern, _, held)| pattern == wanted && held);
+        let mut found =
+            vec![SCENERIES.iter().any(|&(scenery, _, held)| scenery == scene.background.scenery && held)];
+        for person in &scene.people {
+            let outfit = &person.looks.outfit;
+            found.extend([person.habit.family.held_out, outfit.top.held_out, outfit.bottom.held_out]);
+            found.push(pattern(outfit.top_paint.pattern));
+        }
+        found
+    }
+
+    #[test]
+    fn training_sees_nothing_that_is_held_out() {
+        assert!(scenes(Kinds::Training).all(|scene| !held_out(&scene).contains(&true)));
+        for scene in scenes(Kinds::Training) {
+            let outfits = scene.people.iter().map(|person| &person.looks.outfit);
+            for outfit in outfits {
+                let jacket = outfit.jacket.iter().map(|jacket| jacket.paint.pattern);
+                let patterns = [outfit.bottom_paint.pattern, outfit.sock.pattern];
+                for worn in patterns.into_iter().chain(jacket) {
+                    assert!(PATTERNS.iter().all(|&(pattern, _, held)| pattern != worn || !held), "{worn:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_held_out_is_all_there_is_for_a_test() {
+        assert!(scenes(Kinds::HeldOut).all(|scene| !held_out(&scene).contains(&false)));
+    }
+
+    #[test]
+    fn left_and_right_swap_between_front_and_back() {
+        let middle = |picture: &Picture, label: u8| {
+            let columns: Vec<usize> = (0..picture.labels.len())
+                .filter(|&index| picture.labels[index] == label)
+                .map(|index| index % picture.width)
+                .collect();
+            columns.iter().sum::<usize>() as f32 / columns.len() as f32
+        };
+        let options = SceneOptions { people: 1..=1, degrade: false, aspect: 1.0, ..SceneOptions::default() };
+        let mut scene = Scene::sample(1, &options);
+        let person = &mut scene.people[0];
+        let mut habit = Habit::clone(&person.habit);
+        habit.family = &crate::families::FAMILIES[6];
+        habit.jitter = crate::pose::Pose::default();
+        person.habit = Arc::new(habit);
+        assert_eq!(person.habit.family.name, "arms out");
+        person.placement =
+            Placement { yaw: 0.0, pitch: 0.0, x: 0.5, y: 0.95, scale: 0.8, distance: 6.0, layer: 0.0 };
+        let front = scene.render(200, 200);
+        scene.people[0].placement.yaw = 180.0;
+        let back = scene.render(200, 200);
+        // Seen from the front, the person's left is at the picture's right.
+        assert!(middle(&front, class::LEFT_HAND) > middle(&front, class::RIGHT_HAND) + 50.0);
+        assert!(middle(&back, class::RIGHT_HAND) > middle(&back, class::LEFT_HAND) + 50.0);
+    }
+
+    #[test]
+    fn people_are_of_all_heights() {
+        let mut bins = [0; 4];
+        for scene in scenes(Kinds::Training) {
+            for person in &scene.people {
+                let (_, top, _, bottom) = extent(person);
+                let share = (bottom - top) * person.placement.scale;
+                bins[if share < 0.5 {
+                    0
+                } else if share < 0.8 {
+                    1
+                } else if share < 1.05 {
+                    2
+                } else {
+                    3
+                }] += 1;
+            }
+        }
+        let all: i32 = bins.iter().sum();
+        assert!(
+            bins.iter().all(|&bin| bin * 12 > all),
+            "less than half, 0.8 and all of the frame, more: {bins:?}"
+        );
+    }
 }

@@ -78,13 +78,18 @@ impl Cut {
             }
             Cut::Hairline { forehead, side, ragged, part, seed } => {
                 let line = mix(forehead, side, smooth(0.2, 0.37, u.abs()))
-                    + part * u * (1.0 - smooth(0.15, 0.35, u.abs()))
-                    + ragged * (noise(u * 14.0, 0.0, seed) - 0.5);
-                v > line
+                    + part * u * (1.0 - smooth(0.15, 0.35, u.abs()));
+                above(v - line, ragged, u * 14.0, seed)
             }
-            Cut::Hem { at, ragged, seed } => v > at + ragged * (noise(u * 30.0, 0.0, seed) - 0.5),
+            Cut::Hem { at, ragged, seed } => above(v - at, ragged, u * 30.0, seed),
         }
     }
+}
+
+/// Whether a point `high` above a line is above its ragged edge.
+fn above(high: f32, ragged: f32, along: f32, seed: u32) -> bool {
+    // Most points are far from the edge and need no noise.
+    if high.abs() > 0.5 * ragged { high > 0.0 } else { high > ragged * (noise(along, 0.0, seed) - 0.5) }
 }
 
 /// A mark on the front of a trunk, where u is near 0.25 and v is the spine's.
