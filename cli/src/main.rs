@@ -41,7 +41,7 @@ enum Command {
     /// Check a model's weights: every tensor, every value, the published hash.
     Verify(verify::Arguments),
     /// Label images: a label PNG and an overlay PNG for each.
-    Segment(segment::Arguments),
+    Segment(Box<segment::Arguments>),
     /// Measure time per frame, memory and load time of a model on this machine.
     Bench(Box<bench::Arguments>),
     /// Print a script that completes arguments in your shell.
