@@ -132,6 +132,8 @@ fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<(), String> {
         if stop.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED.into());
         }
+        // A frame in the network is waited for, which may take a minute.
+        anstream::eprintln!("stopping; again to stop at once");
     })
     .map_err(|error| format!("signals can't be handled: {error}"))
 }

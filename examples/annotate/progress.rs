@@ -37,7 +37,7 @@ struct Inner {
 impl Progress {
     pub(crate) fn new(inputs: usize) -> Self {
         let bar = ProgressBar::new(STEPS);
-        let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}");
+        let style = ProgressStyle::with_template("{bar:16} {percent:>3} %  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let now = Instant::now();
         let inner = Inner { started: now, last_line: now, finished: 0, parts: HashMap::new(), before: None };

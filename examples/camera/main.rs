@@ -172,6 +172,8 @@ impl Show {
             Ok(text) => {
                 text.set_property_from_str("valignment", "top");
                 text.set_property_from_str("halignment", "left");
+                text.set_property_from_str("line-alignment", "left");
+                text.set_property("shaded-background", true);
                 text.set_property("font-desc", "Sans 10");
                 Some(text)
             }
@@ -257,6 +259,7 @@ impl Show {
             match bus.timed_pop(TURN).as_ref().map(|message| message.view()) {
                 Some(gst::MessageView::Error(error)) => return Err(sapiens_examples::bus_error(error)),
                 Some(gst::MessageView::Eos(_)) => return Err("the source has ended".to_owned()),
+                Some(gst::MessageView::Warning(warning)) => check_warning(warning)?,
                 // It's the application that knows when all latencies have been asked for.
                 Some(gst::MessageView::Latency(_)) => {
                     let _ = self.pipeline.recalculate_latency();
@@ -298,6 +301,17 @@ impl Show {
     }
 }
 
+/// Where it can't open a window, GStreamer warns and shows nothing: that's no success here.
+fn check_warning(warning: &gst::message::Warning) -> Result<(), String> {
+    if warning.src().is_some_and(|source| source.name().starts_with("autovideosink")) {
+        return Err(
+            "no window can be opened: expected a screen and gstreamer1.0-x, or --output FILE.webm".to_owned()
+        );
+    }
+    warn(&warning.error());
+    Ok(())
+}
+
 /// What writes a WebM file as fast as frames come.
 fn recorder(path: &std::path::Path) -> Result<[gst::Element; 4], String> {
     let (queue, encoder, muxer) = (element("queue")?, element("vp8enc")?, element("webmmux")?);
@@ -322,5 +336,36 @@ fn letter(name: &str) -> Option<char> {
             let mut letters = name.strip_prefix("KP_").unwrap_or(name).chars();
             letters.next().filter(|_| letters.next().is_none())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_window_are_letters_by_their_names() {
+        let names = [("plus", '+'), ("KP_Subtract", '-'), ("KP_4", '4'), ("o", 'o'), ("Escape", 'q')];
+        assert!(names.iter().all(|(name, key)| letter(name) == Some(*key)));
+        assert_eq!((letter("Shift_L"), letter("KP_Enter"), letter("")), (None, None, None));
+    }
+
+    #[test]
+    fn keys_come_up_the_pipeline() {
+        sapiens_examples::start_gstreamer().unwrap();
+        let labeller = element("sapiensseg").unwrap();
+        let show = Show {
+            pipeline: gst::Pipeline::new(),
+            labeller: labeller.clone(),
+            text: None,
+            place: String::new(),
+        };
+        let (sender, keys) = mpsc::channel();
+        show.keys_of_window(sender);
+        let pad = labeller.static_pad("src").unwrap();
+        pad.set_active(true).unwrap();
+        let event = gst_video::NavigationEvent::new_key_press("c").build();
+        pad.send_event(event);
+        assert_eq!(keys.try_recv(), Ok('c'));
     }
 }

@@ -106,6 +106,10 @@ fn what_is_missing_is_said_in_plain_words() {
     fail(&["--source", "gone.mp4"], "there is no file gone.mp4: ");
     std::fs::write(folder.path().join("bad.mp4"), "no video").unwrap();
     fail(&["--source", "bad.mp4"], "bad.mp4: Could not determine type of stream.");
+    let mut command = camera();
+    let done = command.args(["--source", "test"]).env("DISPLAY", ":4242").output().unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    assert!(stderr(&done).contains("no window can be opened"), "{}", stderr(&done));
     let mut command = Command::new(env!("CARGO_BIN_EXE_camera"));
     command
         .env_remove("SAPIENS_CHECKPOINT_ROOT")
