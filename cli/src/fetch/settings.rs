@@ -25,7 +25,8 @@ impl std::str::FromStr for Endpoint {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim().trim_end_matches('/').to_owned();
-        let problem = |found: String| format!("{text:?} is no address of a hub: expected {HUB}, say; {found}");
+        let problem =
+            |found: String| format!("{text:?} is no address of a hub: expected {HUB}, say; {found}");
         let uri: Uri = text.parse().map_err(|error| problem(format!("{error}")))?;
         match (uri.scheme_str(), uri.host(), uri.query()) {
             (Some("http" | "https"), Some(host), None) if !host.is_empty() => Ok(Self { text, uri }),
