@@ -198,10 +198,10 @@ fn what_has_no_file_is_told_apart() {
 #[test]
 fn the_token_goes_to_the_hub_alone() {
     let (home, content) = (Home::new(), content(1000));
-    let token = |set: &dyn Fn(&mut Command)| {
+    let token = |variables: &[(&str, &str)]| {
         let hub = Hub::new(&content, []);
         let mut command = home.command(&hub.hub.address(), &[FREE.0, "--accept-license", "--force"]);
-        set(&mut command);
+        command.envs(variables.iter().copied());
         fetched(&home, &command.output().unwrap(), &content);
         let seen: Vec<_> = hub
             .hub
@@ -218,16 +218,17 @@ fn the_token_goes_to_the_hub_alone() {
     let hub_home = home.0.path().join("hf");
     fs::create_dir_all(&hub_home).unwrap();
     fs::write(hub_home.join("token"), "of-home\n").unwrap();
-    assert_eq!(token(&|_| {}), None);
+    let (of_path, of_home) = (file.to_str().unwrap(), hub_home.to_str().unwrap());
+    assert_eq!(token(&[]), None);
     let is = |name: &str, found: Option<String>| assert_eq!(found, Some(format!("Bearer {name}")));
-    is("of-variable", token(&|c| drop(c.env("HF_TOKEN", "of-variable").env("HF_HOME", &hub_home))));
-    is("of-old-variable", token(&|c| drop(c.env("HUGGING_FACE_HUB_TOKEN", "of-old-variable"))));
-    is("of-path", token(&|c| drop(c.env("HF_TOKEN_PATH", &file).env("HF_HOME", &hub_home))));
-    is("of-home", token(&|c| drop(c.env("HF_HOME", &hub_home))));
+    is("of-variable", token(&[("HF_TOKEN", "of-variable"), ("HUGGING_FACE_HUB_TOKEN", "other")]));
+    is("of-old-variable", token(&[("HUGGING_FACE_HUB_TOKEN", "of-old-variable"), ("HF_HOME", of_home)]));
+    is("of-path", token(&[("HF_TOKEN_PATH", of_path), ("HF_HOME", of_home)]));
+    is("of-home", token(&[("HF_HOME", of_home)]));
     let default = home.0.path().join(".cache/huggingface");
     fs::create_dir_all(&default).unwrap();
     fs::write(default.join("token"), "of-cache").unwrap();
-    is("of-cache", token(&|_| {}));
+    is("of-cache", token(&[]));
 }
 
 #[test]
@@ -247,7 +248,7 @@ fn a_network_that_stays_away_is_given_up_and_the_next_run_continues() {
     let hub = Hub::new(&content, steps);
     fails(
         &home.fetch(&hub, &[]),
-        &["closed early", "tried 6 times", "run the same command again to continue"],
+        &["the connection was lost", "tried 6 times", "run the same command again to continue"],
     );
     assert_eq!(home.names(), [home.part(&sha256(&content)).file_name().unwrap().to_str().unwrap()]);
     let output = home.fetch(&hub, &[]);
@@ -293,6 +294,26 @@ fn a_part_is_continued_if_it_is_of_this_version() {
     fs::write(home.part(&sha256(&content)), [&content[..], b"more"].concat()).unwrap();
     fetched(&home, &home.fetch(&hub, &[]), &content);
     assert_eq!(hub.storage.ranges(), [None, None]);
+}
+
+#[test]
+fn a_copy_that_the_other_commands_find_is_enough() {
+    let (home, content) = (Home::new(), content(1000));
+    let hub = Hub::new(&content, []);
+    let copy = home.0.path().join("root/seg").join(FREE.1);
+    fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    let run = || {
+        let mut command = home.command(&hub.hub.address(), &[FREE.0, "--accept-license"]);
+        command.env("SAPIENS_CHECKPOINT_ROOT", home.0.path().join("root")).output().unwrap()
+    };
+    fs::write(&copy, &content).unwrap();
+    assert_eq!(stdout(&run()), format!("{}\n", copy.display()));
+    assert!(hub.storage.requests().is_empty());
+    // Another version there stays in the way of the one that is fetched, which is worth a word.
+    fs::write(&copy, "other").unwrap();
+    let output = run();
+    fetched(&home, &output, &content);
+    assert!(stderr(&output).contains("is found first"), "{}", stderr(&output));
 }
 
 #[test]
@@ -359,16 +380,19 @@ fn gated_and_missing_files_say_what_to_do() {
 fn a_busy_hub_is_asked_again_when_it_says() {
     let (home, content) = (Home::new(), content(1000));
     let hub = Hub::new(&content, []);
-    let (asked, location) = (AtomicUsize::new(0), format!("{}/f", hub.hub.address()));
+    let (asked, stored) = (AtomicUsize::new(0), format!("{}/stored", hub.storage.address()));
+    let (etag, size) = (format!("\"{}\"", sha256(&content)), content.len());
     let front = Server::start(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
         0 => Reply::status(500),
         1 => Reply::status(429).header("Retry-After", 2),
-        // The repository has moved; where to is not far from here.
-        _ => Reply::status(307).header("Location", &location),
+        _ => Reply::status(302)
+            .header("Location", &stored)
+            .header("X-Linked-Etag", &etag)
+            .header("X-Linked-Size", size),
     });
     let start = Instant::now();
     let output = home.command(&front.address(), &[FREE.0, "--accept-license"]).output().unwrap();
-    // The last hop that has a hash is on another port, which this hub's word doesn't cover.
+    fetched(&home, &output, &content);
     let text = stderr(&output);
     assert!(text.contains("(500)") && text.contains("(429): trying again in 2.0 s"), "{text}");
     assert!(start.elapsed() >= Duration::from_secs(2));

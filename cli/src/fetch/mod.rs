@@ -114,10 +114,10 @@ fn fetch(arguments: &Arguments, variant: Variant) -> Result<Option<PathBuf>> {
     };
     // A file that the other commands already find need not be fetched a second time.
     let found = if arguments.output.is_some() { None } else { Weights::find(&card) };
-    let places = [Some(target.clone()), found.filter(|path| *path != target)];
     let already = |expected: &str| -> Option<PathBuf> {
-        let places = places.iter().flatten().filter(|_| !arguments.force);
-        places.filter(|path| has_hash(path, expected)).next().cloned()
+        let places = [Some(&target), found.as_ref()];
+        let mut places = places.into_iter().flatten().filter(|path| !arguments.force && path.is_file());
+        places.find(|path| has_hash(path, expected)).cloned()
     };
     // Known by the card alone, this costs no request.
     if let Some(path) = weights.sha256.as_deref().and_then(&already) {
@@ -133,7 +133,7 @@ fn fetch(arguments: &Arguments, variant: Variant) -> Result<Option<PathBuf>> {
     let published = look(&hub, &address, say)?;
     let expected = expected_hash(weights.sha256.as_deref(), published.sha256.as_deref())?;
 
-    let place = Place::take(target, say)?;
+    let place = Place::take(target.clone(), say)?;
     if let Some(path) = already(&expected) {
         say("already there, with the published SHA-256");
         return Ok(Some(path));
@@ -149,19 +149,25 @@ fn fetch(arguments: &Arguments, variant: Variant) -> Result<Option<PathBuf>> {
     }
     transfer(nick, &hub, &address, &place, &published, &expected)?;
     say(&format!("{} fetched and checked: its SHA-256 is the published one", HumanBytes(published.size)));
-    Ok(Some(place.target().to_owned()))
+    let first = if arguments.output.is_some() { None } else { Weights::find(&card) };
+    if let Some(first) = first.filter(|first| *first != target) {
+        say(&format!(
+            "{} is another file, and is found first: remove it, or name the new one",
+            first.display()
+        ));
+    }
+    Ok(Some(target))
 }
 
-/// Whether the file is there and has the hash, or as many digits of it as are known.
+/// Whether the file has the hash, or as many digits of it as are known.
 fn has_hash(path: &Path, expected: &str) -> bool {
-    path.is_file()
-        && file_sha256(path).map_or_else(
-            |error| {
-                log::info!("{error}");
-                false
-            },
-            |found| found.starts_with(expected),
-        )
+    file_sha256(path).map_or_else(
+        |error| {
+            log::info!("{error}");
+            false
+        },
+        |found| found.starts_with(expected),
+    )
 }
 
 fn look(hub: &Hub, address: &Address<'_>, say: impl Fn(&str)) -> Result<Published> {
