@@ -31,19 +31,21 @@ Weights are large: 1 to 20 GB each. A download that was interrupted, by you or b
 same command is run again. Every byte is checked against the published SHA-256 before the file gets its name.
 
 Environment:
-  HF_TOKEN                 your token, for models whose terms must be accepted on the hub first; else
-                           HUGGING_FACE_HUB_TOKEN, or the file $HF_TOKEN_PATH, $HF_HOME/token or
-                           ~/.cache/huggingface/token. It is sent to the hub alone, never to its storage.
-  HF_ENDPOINT              another hub's address, as --endpoint
-  HF_HUB_OFFLINE=1         send nothing
-  HF_HUB_DOWNLOAD_TIMEOUT  seconds without a byte after which a connection counts as lost (30)
+  HF_TOKEN         your token, for models whose terms must be accepted on the hub first;
+                   else HUGGING_FACE_HUB_TOKEN, or the file $HF_TOKEN_PATH, $HF_HOME/token
+                   or ~/.cache/huggingface/token. Sent to the hub, never to its storage.
+  HF_ENDPOINT      another hub's address, as --endpoint
+  HF_HUB_OFFLINE   1 to send nothing
+  HF_HUB_DOWNLOAD_TIMEOUT
+                   seconds without a byte after which a connection is lost (30)
   HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY
-  XDG_CACHE_HOME           the file goes to its folder sapiensseg (~/.cache/sapiensseg without it)
+                   the proxy, and the hosts that need none
+  XDG_CACHE_HOME   files go to its folder sapiensseg; without it to ~/.cache/sapiensseg
 
 Examples:
   sapiens fetch 0.3b --accept-license
   sapiens fetch 0.3b sapiens2-1b --output weights
-  weights=$(sapiens fetch 1b) && sapiens segment --model 1b --weights \"$weights\" picture.jpg
+  weights=$(sapiens fetch 1b) && ls -l \"$weights\"
 
 Exit codes: 0 all are there, 1 something failed and was reported, 2 a mistake in the arguments.")]
 pub(crate) struct Arguments {
