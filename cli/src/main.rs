@@ -2,6 +2,7 @@
 
 mod bench;
 mod completions;
+mod fetch;
 mod json;
 mod model_args;
 mod models;
@@ -38,6 +39,8 @@ struct Arguments {
 enum Command {
     /// List the published models, their licences, and where their weights are.
     Models(models::Arguments),
+    /// Fetch published weights from the hub; what was interrupted continues.
+    Fetch(fetch::Arguments),
     /// Check a model's weights: every tensor, every value, the published hash.
     Verify(verify::Arguments),
     /// Label images: a label PNG and an overlay PNG for each.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         .init();
     let result = match arguments.command {
         Command::Models(arguments) => models::run(&arguments),
+        Command::Fetch(arguments) => fetch::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Segment(arguments) => segment::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

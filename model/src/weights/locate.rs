@@ -45,9 +45,12 @@ pub(super) fn locate(
     let mut message =
         format!("no weights for {}: looked for {file} in\n  {}\n", card.name(), looked.join("\n  "));
     if let Some(repository) = &weights.repository {
-        message.push_str(&format!(
-            "get them with `huggingface-cli download {repository} {file}` or from https://huggingface.co/{repository}/resolve/main/{file}, "
-        ));
+        message.push_str("get them ");
+        // A card of the user's own has no name that the command knows.
+        if let Some(variant) = card.variant {
+            message.push_str(&format!("with `sapiens fetch {}` or ", variant.nick()));
+        }
+        message.push_str(&format!("from https://huggingface.co/{repository}/resolve/main/{file}, "));
     }
     message.push_str("or say where they are with weights=<file or folder>; variant=demo needs none\n");
     match demand() {

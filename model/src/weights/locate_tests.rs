@@ -125,7 +125,7 @@ fn nothing_found_lists_every_place_and_how_to_get_them() {
         &format!("hub/{REPOSITORY}/snapshots/*/{FILE}"),
         &format!("hf/hub/{REPOSITORY}/snapshots/*/{FILE}"),
         &format!("home/.cache/huggingface/hub/{REPOSITORY}/snapshots/*/{FILE}"),
-        &format!("huggingface-cli download facebook/sapiens-seg-0.3b-torchscript {FILE}"),
+        "with `sapiens fetch 0.3b` or from",
         &format!("https://huggingface.co/facebook/sapiens-seg-0.3b-torchscript/resolve/main/{FILE}"),
         "variant=demo",
         "CC-BY-NC-4.0",

@@ -22,6 +22,16 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
+impl FileIdentity {
+    /// The file at `path` as it is now.
+    pub(super) fn of(path: &Path) -> Result<Self> {
+        let metadata = std::fs::metadata(path).map_err(|error| SegmentError::io("look at", path, error))?;
+        let canonical = path.canonicalize().map_err(|error| SegmentError::io("resolve", path, error))?;
+        let (modified_ns, inode) = modified_and_inode(&metadata);
+        Ok(Self { path: canonical, size: metadata.len(), modified_ns, inode })
+    }
+}
+
 /// A regular file, opened for reading and mapped whole, or bytes built into the program.
 #[derive(Debug)]
 pub(super) struct Map {

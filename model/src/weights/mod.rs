@@ -13,6 +13,7 @@ mod license;
 mod locate;
 mod map;
 mod pickle;
+mod published;
 mod safetensors;
 mod shards;
 mod state;
@@ -34,6 +35,7 @@ use files::Checkpoint;
 pub use layout::{TensorSpec, expected_tensors, pos_embed_grid};
 pub use map::FileIdentity;
 use map::Map;
+pub use published::{cache_path, file_sha256, record_sha256};
 use tensor::StoredTensor;
 
 /// What weights were made from. Two instances with equal identities (and cards) can share one network.

@@ -71,8 +71,9 @@ fn hub_digest(path: &Path) -> Option<String> {
     (in_blobs && hex).then(|| name.to_owned())
 }
 
-fn digest(map: &Map, environment: &Environment) -> Result<String> {
-    let places = record_places(map, environment);
+/// The digest of a file: the one on record, else a new one, which is put on record.
+pub(super) fn digest(map: &Map, environment: &Environment) -> Result<String> {
+    let places = record_places(map.path(), map.identity(), environment);
     if let Some(known) = places.iter().find_map(|place| recall(place, map.identity())) {
         return Ok(known);
     }
@@ -87,34 +88,39 @@ fn digest(map: &Map, environment: &Environment) -> Result<String> {
         start = end;
     }
     let sha256 = hex(&hasher.finalize());
-    let FileIdentity { size, modified_ns, inode, .. } = *map.identity();
-    let record = Record { size, modified_ns, inode, sha256: sha256.clone() };
+    record(map.path(), map.identity(), &sha256, environment);
+    Ok(sha256)
+}
+
+/// Puts a digest on record; a failure is logged, for it costs time only.
+pub(super) fn record(path: &Path, identity: &FileIdentity, sha256: &str, environment: &Environment) {
+    let FileIdentity { size, modified_ns, inode, .. } = *identity;
+    let record = Record { size, modified_ns, inode, sha256: sha256.to_owned() };
     let mut failures = Vec::new();
-    for place in &places {
-        match remember(place, &record) {
-            Ok(()) => return Ok(sha256),
+    for place in record_places(path, identity, environment) {
+        match remember(&place, &record) {
+            Ok(()) => return,
             Err(error) => failures.push(format!("{}: {error}", place.display())),
         }
     }
     log::warn!(
         "the SHA-256 of {} could not be recorded and will be computed again ({})",
-        map.path().display(),
+        path.display(),
         failures.join("; ")
     );
-    Ok(sha256)
 }
 
 /// Beside the file; failing that (and for the hub's cache, whose folders are not ours to write in) in the
 /// project's cache.
-fn record_places(map: &Map, environment: &Environment) -> Vec<PathBuf> {
+fn record_places(path: &Path, identity: &FileIdentity, environment: &Environment) -> Vec<PathBuf> {
     let mut places = Vec::new();
-    if !map.path().is_symlink() {
-        let mut name = map.path().as_os_str().to_owned();
+    if !path.is_symlink() {
+        let mut name = path.as_os_str().to_owned();
         name.push(".sha256.json");
         places.push(PathBuf::from(name));
     }
     if let Some(cache) = environment.project_cache() {
-        let path = hex(&Sha256::digest(map.identity().path.as_os_str().as_encoded_bytes()));
+        let path = hex(&Sha256::digest(identity.path.as_os_str().as_encoded_bytes()));
         places.push(cache.join("verified").join(format!("{}.json", &path[..32])));
     }
     places

@@ -174,3 +174,16 @@ fn the_hubs_cache_tells_the_hash_and_is_not_written_to() {
         assert!(setup.cached_record().is_some());
     }
 }
+
+#[test]
+fn a_digest_that_was_recorded_is_not_worked_out_again() {
+    let setup = Setup::new();
+    // Not the file's: only the record can have it from here.
+    let digits = "0123456789abcdef".repeat(4);
+    record(&setup.path, &FileIdentity::of(&setup.path).unwrap(), &digits, &setup.environment);
+    assert_eq!(digest(&Map::open(&setup.path).unwrap(), &setup.environment).unwrap(), digits);
+    // Of another file under the name it says nothing.
+    let bytes = fs::read(&setup.path).unwrap();
+    fs::write(&setup.path, &bytes[1..]).unwrap();
+    assert_eq!(digest(&Map::open(&setup.path).unwrap(), &setup.environment).unwrap(), digest_of(&setup.path));
+}
