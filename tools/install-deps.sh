@@ -38,6 +38,6 @@ $root apt-get update -qq
 $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     gcc libc6-dev pkg-config python3 python3-pip python3-gi gir1.2-gst-plugins-base-1.0 \
     libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev \
-    gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-libav >/dev/null
+    gstreamer1.0-tools gstreamer1.0-x gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-libav >/dev/null
 
 needed || { say "something is still missing after the installation: run this script again with 'sh -x'"; exit 1; }

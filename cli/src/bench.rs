@@ -9,8 +9,8 @@ use sapiens_model::{
 };
 use serde::Serialize;
 
+use crate::any_model::AnyModelArguments;
 use crate::json;
-use crate::model_args::ModelArguments;
 
 /// Seed of generated weights, where no weights are named.
 const SEED: u64 = 3;
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    model: ModelArguments,
+    model: AnyModelArguments,
 }
 
 fn size(text: &str) -> std::result::Result<(usize, usize), String> {
@@ -102,8 +102,8 @@ impl Spread {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let card = arguments.model.card()?;
-    let options = arguments.model.options()?;
+    let card = arguments.model.model.card()?;
+    let options = arguments.model.model.options()?;
     let start = Instant::now();
     let weights = if arguments.model.names_weights() {
         arguments.model.weights(&card)?

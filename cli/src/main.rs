@@ -1,18 +1,18 @@
 //! The `sapiens` command. What it does is in the library; here are arguments, files and messages.
 
+mod any_model;
 mod bench;
 mod completions;
 mod fetch;
 mod json;
-mod model_args;
 mod models;
-mod picture;
 mod segment;
 mod verify;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use sapiens_cli::{complain, start_log};
 
 /// Labels every pixel of people in images with body parts, with Meta's Sapiens and Sapiens2 models.
 ///
@@ -53,11 +53,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let level = ["warn", "info", "debug"][usize::from(arguments.verbose.min(2))];
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
-        .format_timestamp(None)
-        .format_target(false)
-        .init();
+    start_log(arguments.verbose);
     let result = match arguments.command {
         Command::Models(arguments) => models::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
@@ -70,9 +66,4 @@ fn main() -> ExitCode {
         complain(&error);
         ExitCode::FAILURE
     })
-}
-
-/// An error the way the command shows it.
-fn complain(error: &dyn std::fmt::Display) {
-    anstream::eprintln!("{0}error:{0:#} {error}", clap::builder::styling::AnsiColor::Red.on_default().bold());
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use image::RgbImage;
+use sapiens_cli::complain;
+use sapiens_cli::picture::{self, SharedImage};
 use sapiens_model::{
     ErrorKind, FrameViewMut, LabelMap, ModelCard, Output, Palette, Result, SegmentError, Segmenter,
     paint_overlay,
 };
 
-use crate::complain;
-use crate::model_args::ModelArguments;
-use crate::picture::{self, SharedImage};
+use crate::any_model::AnyModelArguments;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     logits: bool,
 
     #[command(flatten)]
-    model: ModelArguments,
+    model: AnyModelArguments,
 }
 
 fn opacity(text: &str) -> std::result::Result<f64, String> {
@@ -69,7 +69,7 @@ struct Sink<'a> {
 
 /// Runs the command. Images that fail are reported and the others are done; then the exit code says so.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let card = arguments.model.card()?;
+    let card = arguments.model.model.card()?;
     let mut palette = Palette::of(&card);
     if let Some(classes) = &arguments.classes {
         palette = palette.showing(&card, classes.iter().map(|name| name.trim()))?;

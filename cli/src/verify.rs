@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use sapiens_cli::model_args;
 use sapiens_model::weights::expected_tensors;
 use sapiens_model::{ErrorKind, ModelCard, Result, SegmentError, Variant, Weights, WeightsIdentity};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::{json, model_args};
+use crate::json;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

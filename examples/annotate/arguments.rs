@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use sapiens_examples::ModelArguments;
+use sapiens_cli::ModelArguments;
 use serde::Serialize;
 
 use crate::inputs::Shard;

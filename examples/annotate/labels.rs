@@ -116,25 +116,7 @@ pub(crate) fn file_name(frame: u64) -> String {
     format!("{frame:08}.png")
 }
 
-/// Writes labels as a PNG whose pixel values are the class numbers, shown in the palette's colours.
-pub(crate) fn write_png(to: &mut impl Write, labels: &LabelMap, palette: &Palette) -> io::Result<()> {
-    let write = || {
-        let mut encoder = png::Encoder::new(to, labels.width() as u32, labels.height() as u32);
-        encoder.set_color(png::ColorType::Indexed);
-        encoder.set_depth(png::BitDepth::Eight);
-        encoder.set_palette(palette.to_bytes());
-        let mut writer = encoder.write_header()?;
-        writer.write_image_data(labels.labels())?;
-        writer.finish()
-    };
-    write().map_err(|error| match error {
-        // As it came: a full disk must be known as one.
-        png::EncodingError::IoError(error) => error,
-        other => io::Error::other(other),
-    })
-}
-
-/// Reads what [`write_png`] wrote; none if there's no such file, or it isn't whole, as may be after a power cut.
+/// Reads what [`picture::write_labels`](sapiens_cli::picture::write_labels) wrote; none if there's no such file, or it isn't whole, as may be after a power cut.
 pub(crate) fn read_png(path: &Path) -> Option<LabelMap> {
     let mut reader = png::Decoder::new(BufReader::new(File::open(path).ok()?)).read_info().ok()?;
     let mut labels = vec![0; reader.output_buffer_size()?];
@@ -146,6 +128,7 @@ pub(crate) fn read_png(path: &Path) -> Option<LabelMap> {
 
 #[cfg(test)]
 mod tests {
+    use sapiens_cli::picture::write_labels;
     use sapiens_model::Variant;
 
     use super::*;
@@ -174,7 +157,7 @@ mod tests {
         let card = ModelCard::of(Variant::Sapiens2_04b);
         let labels = LabelMap::from_labels(31, 17, (0..31 * 17).map(|n| (n % 29) as u8).collect()).unwrap();
         let mut bytes = Vec::new();
-        write_png(&mut bytes, &labels, &Palette::of(&card)).unwrap();
+        write_labels(&mut bytes, &labels, &Palette::of(&card)).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &bytes).unwrap();
         assert_eq!(read_png(file.path()), Some(labels));

@@ -24,7 +24,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use clap::Parser;
-use sapiens_examples::complain;
+use sapiens_cli::complain;
+use sapiens_examples::Model;
 
 use arguments::{Arguments, LabelFiles};
 use encode::Codec;
@@ -43,7 +44,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    sapiens_examples::start_log(arguments.verbose);
+    sapiens_cli::start_log(arguments.verbose);
     run(arguments).unwrap_or_else(|failure| {
         complain(&failure.message);
         ExitCode::from(failure.code)
@@ -100,7 +101,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     stop_on_signals(&stop)?;
     sapiens_examples::start_gstreamer()?;
     check_elements(&arguments, &inputs)?;
-    let model = arguments.model.load()?;
+    let model = Model::load(&arguments.model)?;
     let plan = Plan::new(&arguments, &model, &look.kept())?;
     std::fs::create_dir_all(&arguments.output)
         .map_err(|error| format!("can't make folder {}: {error}", arguments.output.display()))?;

@@ -1,20 +1,17 @@
 //! One image: decoded here, labelled by the element, which goes on from image to image.
 
-use std::fs::File;
-use std::io::{self, BufReader};
-use std::path::Path;
-
 use gst::prelude::*;
 use gst_app::{AppSink, AppSrc};
 use gst_video::{VideoFormat, VideoInfo};
-use image::{DynamicImage, ImageDecoder, ImageReader, RgbImage};
+use image::RgbImage;
+use sapiens_cli::picture;
+use sapiens_examples::labeller;
 use sapiens_model::{FrameViewMut, LabelMap, paint_overlay};
 use serde_json::{Value, json};
 
 use crate::folder::Work;
 use crate::inputs::Input;
 use crate::job::{Context, Tally};
-use crate::labels;
 use crate::pipeline::Running;
 use crate::trouble::{Result, Trouble};
 use crate::video::read_labels;
@@ -26,7 +23,8 @@ pub(crate) fn annotate(
     work: &Work,
     lane: &mut Option<Lane>,
 ) -> Result<(Value, Tally)> {
-    let mut image = read(&input.path).map_err(Trouble::Input)?;
+    let decoded = picture::open(&input.path).map_err(image::ImageError::IoError).and_then(picture::decode);
+    let mut image = decoded.map_err(|error| Trouble::Input(format!("it can't be decoded: {error}")))?;
     // After an error the pipeline is no more good: the next image gets a new one.
     let running = match lane.take() {
         Some(lane) => lane,
@@ -37,35 +35,16 @@ pub(crate) fn annotate(
     context.progress.labelled();
     let look = &context.look;
     look.apply(&mut map);
-    work.write("labels.png", |file| labels::write_png(file, &map, &look.palette))?;
+    work.write("labels.png", |file| picture::write_labels(file, &map, &look.palette))?;
     work.write("labels.jsonl", |file| look.record(0, None, &map).write(file))?;
     if context.arguments.overlay {
         let (width, height) = (image.width() as usize, image.height() as usize);
         let mut frame = FrameViewMut::rgb(width, height, &mut image)?;
         paint_overlay(&mut frame, &map, &look.palette, look.opacity)?;
-        work.write("overlay.png", |file| {
-            image.write_with_encoder(image::codecs::png::PngEncoder::new(file)).map_err(|error| match error {
-                image::ImageError::IoError(error) => error,
-                other => io::Error::other(other),
-            })
-        })?;
+        work.write("overlay.png", |file| picture::write_rgb(file, &image))?;
     }
     let result = json!({ "frames": 1, "width": map.width(), "height": map.height() });
     Ok((result, Tally { frames: 1, labelled: 1 }))
-}
-
-/// Reads an image as 8-bit RGB, turned upright by its EXIF orientation. Gray becomes three equal channels, 16 bits are
-/// scaled to 8, alpha is dropped.
-fn read(path: &Path) -> std::result::Result<RgbImage, String> {
-    let decode = || {
-        let reader = ImageReader::new(BufReader::new(File::open(path)?)).with_guessed_format()?;
-        let mut decoder = reader.into_decoder()?;
-        let orientation = decoder.orientation()?;
-        let mut image = DynamicImage::from_decoder(decoder)?;
-        image.apply_orientation(orientation);
-        Ok(image.into_rgb8())
-    };
-    decode().map_err(|error: image::ImageError| format!("it can't be decoded: {error}"))
 }
 
 /// The element between images that are pushed and labels that are taken.
@@ -80,7 +59,7 @@ impl Lane {
     fn new(context: &Context) -> Result<Self> {
         let source = AppSrc::builder().format(gst::Format::Time).build();
         let sink = AppSink::builder().sync(false).build();
-        let element = context.arguments.model.element()?;
+        let element = labeller(&context.arguments.model)?;
         let pipeline = gst::Pipeline::new();
         let elements = [source.upcast_ref(), &element, sink.upcast_ref()];
         pipeline

@@ -37,7 +37,7 @@ impl Plan {
         let kept: Option<Vec<_>> =
             chosen.then(|| kept.iter().filter_map(|class| names.get(usize::from(*class))).collect());
         // A card of the user's own may change under its name.
-        let card_hash = arguments.model.card_file().map(|file| sha256(file)).transpose()?;
+        let card_hash = arguments.model.card.as_ref().map(|file| sha256(file)).transpose()?;
         let common = json!({
             "program": {
                 "name": env!("CARGO_BIN_NAME"),

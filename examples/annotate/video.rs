@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gst_video::prelude::*;
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
 use gstsapiensseg::SapiensSegMeta;
+use sapiens_cli::picture;
+use sapiens_examples::labeller;
 use sapiens_model::{
     Colorimetry, FrameInfo, FrameViewMut, LabelMap, Matrix, PixelFormat, PlaneMut, Range, paint_overlay,
 };
@@ -109,7 +111,7 @@ impl Job<'_> {
             lock(&expected).push_back(Slot { wanted, record });
             verdict
         };
-        let element = self.context.arguments.model.element()?;
+        let element = labeller(&self.context.arguments.model)?;
         let frames = Frames::open(&self.input.path, &[element], self.selection(), judge)?;
         let mut lines = Lines { file: self.work.begin("labels.jsonl")?, frames: Vec::new(), first: None };
         let mut tally = Tally::default();
@@ -157,7 +159,7 @@ impl Job<'_> {
         let labels = read_labels(buffer).map_err(|what| Trouble::Input(format!("frame {frame} {what}")))?;
         let mut map = labels;
         look.apply(&mut map);
-        self.work.write(self.png(frame), |file| labels::write_png(file, &map, &look.palette))?;
+        self.work.write(self.png(frame), |file| picture::write_labels(file, &map, &look.palette))?;
         let mut slots = lock(slots);
         let slot = slots.iter_mut().find(|slot| slot.wanted.frame == frame);
         let slot =

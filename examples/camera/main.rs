@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use gst::prelude::*;
-use sapiens_examples::{ModelArguments, complain, element, warn};
+use sapiens_cli::{ModelArguments, complain, warn};
+use sapiens_examples::{Model, element, labeller};
 
 use controls::{Action, Controls};
 use measure::Meter;
@@ -93,7 +94,7 @@ const TURN: gst::ClockTime = gst::ClockTime::from_mseconds(50);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    sapiens_examples::start_log(arguments.verbose);
+    sapiens_cli::start_log(arguments.verbose);
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -112,7 +113,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     };
     let source = Source::open(&wanted)?;
     // Held until the end, so that what is missing is said before a window opens.
-    let model = arguments.model.load().map_err(|error| error.to_string())?;
+    let model = Model::load(&arguments.model).map_err(|error| error.to_string())?;
     let mut controls = Controls::new(model.segmenter.card(), arguments.opacity);
     let show = Show::build(arguments, &source)?;
     show.apply(&controls);
@@ -166,7 +167,7 @@ impl Show {
             .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
         let file = arguments.output.clone().or_else(|| (!has_screen).then(|| PathBuf::from("camera.webm")));
 
-        let labeller = arguments.model.element()?;
+        let labeller = labeller(&arguments.model)?;
         labeller.set_property_from_str("output", "overlay");
         let text = match gst::ElementFactory::make("textoverlay").build() {
             Ok(text) => {

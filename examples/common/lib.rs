@@ -1,30 +1,8 @@
-//! What the programs share: the model's arguments, GStreamer with the element in it, messages.
+//! What the programs share: GStreamer with the element in it, and models for it.
 
 mod model;
 
-pub use model::{Model, ModelArguments};
-
-/// An error the way the programs show it.
-pub fn complain(error: &dyn std::fmt::Display) {
-    anstream::eprintln!("{0}error:{0:#} {error}", clap::builder::styling::AnsiColor::Red.on_default().bold());
-}
-
-/// A warning the way the programs show it.
-pub fn warn(what: &dyn std::fmt::Display) {
-    anstream::eprintln!(
-        "{0}warning:{0:#} {what}",
-        clap::builder::styling::AnsiColor::Yellow.on_default().bold()
-    );
-}
-
-/// Logs on stderr; `verbose` is how often `-v` was given.
-pub fn start_log(verbose: u8) {
-    let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
-        .format_timestamp(None)
-        .format_target(false)
-        .init();
-}
+pub use model::{Model, labeller};
 
 /// Starts GStreamer with the element `sapiensseg` in it, which is part of these programs.
 ///

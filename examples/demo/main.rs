@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use gst::prelude::*;
-use sapiens_examples::{bus_error, complain, start_gstreamer};
+use sapiens_cli::complain;
+use sapiens_examples::{bus_error, start_gstreamer};
 use sapiens_model::{ModelCard, Variant};
 
 /// Labels a short clip and shows what came out: a video with an overlay, and a sheet of frames beside it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ureq::http::{Response, StatusCode, Uri};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use super::failure::{Failure, Result};
@@ -35,7 +36,10 @@ pub(super) struct Hub {
 impl Hub {
     pub fn new(endpoint: Endpoint) -> Result<Self> {
         let stall = settings::stall()?;
+        // The system's certificates, and those of $SSL_CERT_FILE: companies' proxies sign with their own.
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder()
+            .tls_config(tls)
             .user_agent(concat!("sapiensseg/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
             // Followed here, for the token must not follow.

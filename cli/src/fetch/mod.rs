@@ -13,10 +13,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::HumanBytes;
+use sapiens_cli::{complain, model_args};
 use sapiens_model::weights::{cache_path, file_sha256, license_gate, record_sha256};
 use sapiens_model::{ModelCard, Variant, Weights};
-
-use crate::{complain, model_args};
 
 use failure::{Failure, Patience, Result};
 use hub::{Address, Hub, Published};
