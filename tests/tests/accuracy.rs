@@ -7,7 +7,7 @@
 use gst::prelude::*;
 use sapiens_figures::score::Score;
 use sapiens_figures::{Kinds, Picture, Scene, SceneOptions, class};
-use sapiens_model::{BackendRequest, ModelCard, Options, Output, OwnedFrame, Segmenter, Variant, Weights};
+use sapiens_model::{ModelCard, Options, Output, OwnedFrame, Segmenter, Variant, Weights};
 
 /// No training and no validation during training has seen these.
 const SEED: u64 = 9_000_000_000;
