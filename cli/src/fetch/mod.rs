@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     accept_license: bool,
 
-    /// The hub's address; without this $HF_ENDPOINT, else https://huggingface.co.
+    /// The hub's address; without this $HF_ENDPOINT, else `https://huggingface.co`.
     #[arg(long, value_name = "URL")]
     endpoint: Option<Endpoint>,
 
