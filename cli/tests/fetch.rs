@@ -144,9 +144,11 @@ fn a_file_is_fetched_checked_recorded_and_found() {
 
     fetched(&home, &home.fetch(&hub, &["--force"]), &content);
     assert_eq!(hub.storage.ranges(), [None, None]);
-    // What is there and is not what it should be is replaced.
-    fs::write(home.file(), "damaged").unwrap();
-    fetched(&home, &home.fetch(&hub, &[]), &content);
+    // What is there and is not what it should be may be somebody's own: it is replaced only when that is asked for.
+    fs::write(home.file(), "mine").unwrap();
+    fails(&home.fetch(&hub, &[]), &["another SHA-256", "--force"]);
+    assert_eq!(fs::read(home.file()).unwrap(), b"mine");
+    fetched(&home, &home.fetch(&hub, &["--force"]), &content);
 }
 
 #[test]

@@ -54,30 +54,35 @@ impl Hub {
 
     /// Asks for a file's size and hash. A large file's are in the answer that redirects to its storage.
     pub fn look(&self, address: &Address<'_>) -> Result<Published> {
-        let response =
-            self.follow(address, |uri| self.send(true, uri, 0), |response| hash(response).is_some())?;
-        let size = ["x-linked-size", "content-length"].iter().find_map(|name| number(&response, name));
+        let (response, own) =
+            self.follow(address, |uri| self.send(true, uri, 0), |response| linked_hash(response).is_some())?;
+        // The length of a redirect is that of the redirect.
+        let length = || number(&response, "content-length").filter(|_| response.status().is_success());
+        let size = number(&response, "x-linked-size").or_else(length);
         let Some(size) = size else {
             return Err(Failure::Final(format!(
                 "{} does not say how large {} is: is it a hub?",
                 self.endpoint.text, address.file
             )));
         };
-        Ok(Published { size, sha256: hash(&response) })
+        // What a storage calls a file's tag may be any hash.
+        let tag = || sha256(&response, "etag").filter(|_| own);
+        Ok(Published { size, sha256: linked_hash(&response).or_else(tag) })
     }
 
     /// Starts the download at byte `from`: the answer is 200, 206 or 416.
     pub fn open(&self, address: &Address<'_>, from: u64) -> Result<Response<Body>> {
-        self.follow(address, |uri| self.send(false, uri, from), |_| false)
+        self.follow(address, |uri| self.send(false, uri, from), |_| false).map(|(response, _)| response)
     }
 
-    /// Goes from the file's address to where it is, or to the first answer that is enough.
+    /// Goes from the file's address to where it is, or to the first answer that is enough; tells whether that is the
+    /// hub's own.
     fn follow(
         &self,
         address: &Address<'_>,
         send: impl Fn(&Uri) -> Result<Response<Body>>,
         enough: impl Fn(&Response<Body>) -> bool,
-    ) -> Result<Response<Body>> {
+    ) -> Result<(Response<Body>, bool)> {
         let mut uri = self.uri(address)?;
         for _ in 0..MAX_HOPS {
             let response = send(&uri)?;
@@ -85,10 +90,14 @@ impl Hub {
             let own = same_origin(&uri, &self.endpoint.uri);
             if !status.is_redirection() {
                 let fine = status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE;
-                return if fine { Ok(response) } else { Err(self.refused(address, &uri, own, &response)) };
+                return if fine {
+                    Ok((response, own))
+                } else {
+                    Err(self.refused(address, &uri, own, &response))
+                };
             }
             if own && enough(&response) {
-                return Ok(response);
+                return Ok((response, own));
             }
             uri = next(&uri, text(&response, "location").unwrap_or_default()).map_err(Failure::Final)?;
         }
@@ -152,13 +161,16 @@ impl Hub {
     }
 }
 
-/// The SHA-256 that the hub gives for a large file. Small files have a hash of another kind.
-fn hash(response: &Response<Body>) -> Option<String> {
-    ["x-linked-etag", "etag"].iter().find_map(|name| {
-        let digits = text(response, name)?.trim_start_matches("W/").trim_matches('"').to_ascii_lowercase();
-        let hex = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        hex.then_some(digits)
-    })
+/// The SHA-256 that the hub gives for a large file that is stored elsewhere.
+fn linked_hash(response: &Response<Body>) -> Option<String> {
+    sha256(response, "x-linked-etag")
+}
+
+/// The SHA-256 in a header. Small files have a hash of another kind there.
+fn sha256(response: &Response<Body>, header: &str) -> Option<String> {
+    let digits = text(response, header)?.trim_start_matches("W/").trim_matches('"').to_ascii_lowercase();
+    let hex = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hex.then_some(digits)
 }
 
 pub(super) fn text<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {

@@ -74,6 +74,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> sapiens_model::Result<ExitCode> {
+    // Before gigabytes of the first are fetched.
+    for card in arguments.variants.iter().map(|&variant| ModelCard::of(variant)) {
+        license_gate(&card, arguments.accept_license)?;
+    }
     let mut code = ExitCode::SUCCESS;
     for &variant in &arguments.variants {
         match fetch(arguments, variant) {
@@ -105,7 +109,6 @@ fn fetch(arguments: &Arguments, variant: Variant) -> Result<Option<PathBuf>> {
         return Err(Failure::Final("no weights are known to be published for it: nothing to fetch".into()));
     };
     say(&format!("{repository} comes under the {}", weights.license));
-    license_gate(&card, arguments.accept_license)?;
 
     let target = match &arguments.output {
         Some(folder) => folder.join(file),
@@ -139,11 +142,11 @@ fn fetch(arguments: &Arguments, variant: Variant) -> Result<Option<PathBuf>> {
         say("already there, with the published SHA-256");
         return Ok(Some(path));
     }
-    if place.target().exists() {
-        say(&format!(
-            "{} is another version, or damaged, or fetched anew: it will be replaced",
+    if place.target().exists() && !arguments.force {
+        return Err(Failure::Final(format!(
+            "{} is there with another SHA-256 than the published {expected}: a damaged download, another version, or a model of your own; move it away, or replace it with --force",
             place.target().display()
-        ));
+        )));
     }
     if arguments.force {
         place.clear_parts();
