@@ -11,6 +11,8 @@ mod gradient_math;
 mod gradients;
 mod math;
 
+pub use math::exp;
+
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_flex::{Flex, FlexTensor};
 use rayon::prelude::*;
