@@ -1,0 +1,160 @@
+//! Training's pictures: drawn figures by their number, made ahead of the training on threads of their own.
+//!
+//! A sample is a function of the run's seed and its number alone, and numbers come in order: a resumed training sees
+//! what an uninterrupted one would have seen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use sapiens_figures::{Kinds, Scene, SceneOptions};
+
+use crate::sample::Sample;
+
+/// Frames' shapes, width over height: from an upright phone to a wide screen.
+pub const ASPECTS: [f64; 6] = [9.0 / 16.0, 2.0 / 3.0, 3.0 / 4.0, 1.0, 4.0 / 3.0, 16.0 / 9.0];
+
+/// Makes sample after sample.
+pub trait Source: Send + Sync + 'static {
+    /// The sample of a number.
+    fn sample(&self, number: u64) -> Sample;
+}
+
+/// Drawn figures of the training kinds, at the network's input size.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// Of the run.
+    pub seed: u64,
+    /// Of the network's input.
+    pub height: usize,
+    /// Of the network's input.
+    pub width: usize,
+    /// For every class the one on the body's other side, or itself.
+    pub mirror: Vec<u8>,
+}
+
+impl Source for Figures {
+    fn sample(&self, number: u64) -> Sample {
+        let Self { height, width, .. } = *self;
+        // The golden ratio in 64 bits: neighbouring runs' numbers stay apart.
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number);
+        let aspect = ASPECTS[random.random_range(0..ASPECTS.len())] * random.random_range(0.9..1.1);
+        let options = SceneOptions {
+            kinds: Kinds::Training,
+            people: if random.random_bool(0.5) { 1..=1 } else { 1..=3 },
+            aspect,
+            degrade: random.random_bool(0.85),
+        };
+        // Below validation's seeds, see there.
+        let scene = Scene::sample(random.random::<u64>() >> 1, &options);
+        // Some are drawn larger and cut, so that small parts fill more pixels.
+        let zoom: f64 = if random.random_bool(0.25) { random.random_range(1.1..1.7) } else { 1.0 };
+        let [tall, wide] = [height, width].map(|side| (side as f64 * zoom) as usize);
+        let picture = scene.render(wide, tall);
+        let (top, left) = (random.random_range(0..=tall - height), random.random_range(0..=wide - width));
+        let rows = (top..top + height).map(|y| y * wide + left);
+        let cut = |values: &[u8], channels: usize| -> Vec<u8> {
+            rows.clone().flat_map(|at| &values[at * channels..(at + width) * channels]).copied().collect()
+        };
+        let mut sample = Sample::new(height, width, cut(&picture.rgb, 3), cut(&picture.labels, 1));
+        if random.random_bool(0.5) {
+            sample.flip(&self.mirror);
+        }
+        if random.random_bool(0.7) {
+            sample.jitter(&mut random);
+        }
+        sample
+    }
+}
+
+/// Samples in the order of their numbers, from some number on.
+#[derive(Debug)]
+pub struct Loader {
+    made: Receiver<(u64, Sample)>,
+    /// Those that came before their turn.
+    early: BTreeMap<u64, Sample>,
+    next: u64,
+}
+
+/// Samples that wait at most, for each thread.
+const AHEAD: usize = 16;
+
+impl Loader {
+    /// Starts `threads` threads, which end with the loader.
+    pub fn new(source: impl Source, first: u64, threads: usize) -> Self {
+        let (sender, made) = sync_channel(AHEAD * threads.max(1));
+        let (source, number) = (Arc::new(source), Arc::new(AtomicU64::new(first)));
+        for _ in 0..threads.max(1) {
+            let (source, number, sender) = (source.clone(), number.clone(), sender.clone());
+            thread::spawn(move || {
+                loop {
+                    let number = number.fetch_add(1, Ordering::Relaxed);
+                    // Fails when the loader is gone.
+                    if sender.send((number, source.sample(number))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Self { made, early: BTreeMap::new(), next: first }
+    }
+
+    /// The next `count` samples.
+    ///
+    /// # Panics
+    /// If a thread panicked while it made one.
+    pub fn batch(&mut self, count: usize) -> Vec<Sample> {
+        (0..count)
+            .map(|_| {
+                let number = self.next;
+                self.next += 1;
+                loop {
+                    if let Some(sample) = self.early.remove(&number) {
+                        return sample;
+                    }
+                    let Ok((made, sample)) = self.made.recv() else {
+                        panic!("sample {number} can't be made: its thread has ended");
+                    };
+                    self.early.insert(made, sample);
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Numbers;
+
+    impl Source for Numbers {
+        fn sample(&self, number: u64) -> Sample {
+            // Later ones are ready sooner.
+            thread::sleep(std::time::Duration::from_millis(3 * (3 - number % 4)));
+            Sample::new(1, 1, vec![0; 3], vec![number as u8])
+        }
+    }
+
+    #[test]
+    fn in_order_from_any_number() {
+        let mut loader = Loader::new(Numbers, 5, 3);
+        let mut labels = Vec::new();
+        for count in [4, 1, 7] {
+            labels.extend(loader.batch(count).iter().map(|sample| sample.labels()[0]));
+        }
+        assert_eq!(labels, (5..17).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn figures_are_functions_of_their_number() {
+        let figures = Figures { seed: 3, height: 64, width: 48, mirror: (0..29).collect() };
+        assert_eq!(figures.sample(11), figures.sample(11));
+        assert_ne!(figures.sample(11), figures.sample(12));
+        assert_ne!(figures.sample(11), Figures { seed: 4, ..figures.clone() }.sample(11));
+    }
+}
