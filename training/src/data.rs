@@ -19,27 +19,22 @@ use crate::sample::Sample;
 pub const ASPECTS: [f64; 6] = [9.0 / 16.0, 2.0 / 3.0, 3.0 / 4.0, 1.0, 4.0 / 3.0, 16.0 / 9.0];
 
 /// Makes sample after sample.
-pub trait Source: Send + Sync + 'static {
-    /// The sample of a number.
-    fn sample(&self, number: u64) -> Sample;
+pub trait Source: Clone + Send + Sync + 'static {
+    /// The sample of a number, `[height, width]` large.
+    fn sample(&self, number: u64, size: [usize; 2]) -> Sample;
 }
 
-/// Drawn figures of the training kinds, at the network's input size.
+/// Drawn figures of the training kinds.
 #[derive(Debug, Clone)]
 pub struct Figures {
     /// Of the run.
     pub seed: u64,
-    /// Of the network's input.
-    pub height: usize,
-    /// Of the network's input.
-    pub width: usize,
     /// For every class the one on the body's other side, or itself.
     pub mirror: Vec<u8>,
 }
 
 impl Source for Figures {
-    fn sample(&self, number: u64) -> Sample {
-        let Self { height, width, .. } = *self;
+    fn sample(&self, number: u64, [height, width]: [usize; 2]) -> Sample {
         // The golden ratio in 64 bits: neighbouring runs' numbers stay apart.
         let mut random = Pcg64Mcg::seed_from_u64(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number);
         let aspect = ASPECTS[random.random_range(0..ASPECTS.len())] * random.random_range(0.9..1.1);
@@ -78,14 +73,15 @@ pub struct Loader {
     /// Those that came before their turn.
     early: BTreeMap<u64, Sample>,
     next: u64,
+    size: [usize; 2],
 }
 
 /// Samples that wait at most, for each thread.
 const AHEAD: usize = 16;
 
 impl Loader {
-    /// Starts `threads` threads, which end with the loader.
-    pub fn new(source: impl Source, first: u64, threads: usize) -> Self {
+    /// Samples of `size`, made by `threads` threads, which end with the loader.
+    pub fn new(source: impl Source, first: u64, size: [usize; 2], threads: usize) -> Self {
         let (sender, made) = sync_channel(AHEAD * threads.max(1));
         let (source, number) = (Arc::new(source), Arc::new(AtomicU64::new(first)));
         for _ in 0..threads.max(1) {
@@ -94,13 +90,18 @@ impl Loader {
                 loop {
                     let number = number.fetch_add(1, Ordering::Relaxed);
                     // Fails when the loader is gone.
-                    if sender.send((number, source.sample(number))).is_err() {
+                    if sender.send((number, source.sample(number, size))).is_err() {
                         return;
                     }
                 }
             });
         }
-        Self { made, early: BTreeMap::new(), next: first }
+        Self { made, early: BTreeMap::new(), next: first, size }
+    }
+
+    /// Height and width of the samples.
+    pub fn size(&self) -> [usize; 2] {
+        self.size
     }
 
     /// The next `count` samples.
@@ -130,10 +131,11 @@ impl Loader {
 mod tests {
     use super::*;
 
+    #[derive(Clone)]
     struct Numbers;
 
     impl Source for Numbers {
-        fn sample(&self, number: u64) -> Sample {
+        fn sample(&self, number: u64, _: [usize; 2]) -> Sample {
             // Later ones are ready sooner.
             thread::sleep(std::time::Duration::from_millis(3 * (3 - number % 4)));
             Sample::new(1, 1, vec![0; 3], vec![number as u8])
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn in_order_from_any_number() {
-        let mut loader = Loader::new(Numbers, 5, 3);
+        let mut loader = Loader::new(Numbers, 5, [1, 1], 3);
         let mut labels = Vec::new();
         for count in [4, 1, 7] {
             labels.extend(loader.batch(count).iter().map(|sample| sample.labels()[0]));
@@ -152,9 +154,10 @@ mod tests {
 
     #[test]
     fn figures_are_functions_of_their_number() {
-        let figures = Figures { seed: 3, height: 64, width: 48, mirror: (0..29).collect() };
-        assert_eq!(figures.sample(11), figures.sample(11));
-        assert_ne!(figures.sample(11), figures.sample(12));
-        assert_ne!(figures.sample(11), Figures { seed: 4, ..figures.clone() }.sample(11));
+        let figures = Figures { seed: 3, mirror: (0..29).collect() };
+        let size = [64, 48];
+        assert_eq!(figures.sample(11, size), figures.sample(11, size));
+        assert_ne!(figures.sample(11, size), figures.sample(12, size));
+        assert_ne!(figures.sample(11, size), Figures { seed: 4, ..figures.clone() }.sample(11, size));
     }
 }

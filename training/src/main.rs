@@ -76,12 +76,11 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     };
     let (height, width) = (card.input.height, card.input.width);
     let seed = trainer.position().recipe.seed;
-    let figures = Figures { seed, height, width, mirror: mirror.clone() };
-    let mut loader = trainer.loader(figures, threads);
+    let figures = Figures { seed, mirror: mirror.clone() };
     let frames = [("training", Kinds::Training), ("held_out", Kinds::HeldOut)]
         .map(|(name, kinds)| (name, Frames::new(kinds, arguments.validation, height, width)));
     trainer.run(
-        &mut loader,
+        &figures,
         &arguments.out,
         &mut |layout, values| {
             frames

@@ -18,6 +18,8 @@ const BETAS: [f32; 2] = [0.9, 0.98];
 const EPSILON: f32 = 1e-8;
 /// Root mean square of an AdamW step's elements, by experience, in units of the learning rate.
 const STEP_SIZE: f32 = 0.2;
+/// The last layers' rate: their weights are ten times as large as others', since they have few inputs.
+const CLASSIFIER_RATE: f32 = 5.0;
 /// The odd polynomial of degree five whose repetition brings singular values near one: coefficients that Keller
 /// Jordan published with Muon.
 const POLYNOMIAL: [f32; 3] = [3.4445, -4.7750, 2.0315];
@@ -79,7 +81,10 @@ impl State {
             }
             match entry.kind {
                 Kind::Matrix => muon(entry, learning_rate, values, first, gradient),
-                Kind::Weight | Kind::Offset => adam(step, learning_rate, values, first, second, gradient),
+                Kind::Weight | Kind::Offset => {
+                    let rate = if entry.is_classifier() { CLASSIFIER_RATE } else { 1.0 } * learning_rate;
+                    adam(step, rate, values, first, second, gradient);
+                }
             }
         });
         // The first values are far from the last: a mean over few steps forgets them at once.

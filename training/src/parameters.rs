@@ -32,6 +32,13 @@ pub struct Entry {
     pub kind: Kind,
 }
 
+impl Entry {
+    /// Whether it belongs to the head's 1x1 convolutions.
+    pub fn is_classifier(&self) -> bool {
+        self.name.starts_with("decode_head.conv_")
+    }
+}
+
 /// All tensors of a network, in the order in which it asks for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {

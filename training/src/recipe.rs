@@ -31,20 +31,53 @@ pub struct Recipe {
     pub ema: f32,
     /// Parts of the loss.
     pub loss: Weights,
+    /// Sizes of the input, one after the other; the last is the network's own.
+    ///
+    /// Positions are relative to the frame, so what is learnt on small pictures holds on large ones, and a small
+    /// picture takes a fraction of the time.
+    pub stages: Vec<Stage>,
+}
+
+/// A part of the training.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Share of the budget that is spent when it ends.
+    pub until: f64,
+    /// Rows of the input.
+    pub height: usize,
+    /// Columns of the input.
+    pub width: usize,
+}
+
+impl Recipe {
+    /// Height and width of the input when `progress` of the budget is spent.
+    ///
+    /// # Panics
+    /// If there are no stages.
+    pub fn size(&self, progress: f64) -> [usize; 2] {
+        let stage = self.stages.iter().find(|stage| progress < stage.until);
+        let stage = stage.unwrap_or(&self.stages[self.stages.len() - 1]);
+        [stage.height, stage.width]
+    }
 }
 
 impl Default for Recipe {
     fn default() -> Self {
         Self {
             seed: 1,
-            batch: 8,
-            part: 1,
-            learning_rate: 2e-3,
-            warm_up: 150,
+            batch: 12,
+            part: 3,
+            learning_rate: 3e-3,
+            warm_up: 100,
             weight_decay: 0.05,
             clip: 1.0,
-            ema: 0.997,
+            ema: 0.995,
             loss: Weights { dice: 1.0, smoothing: 0.02 },
+            stages: vec![
+                Stage { until: 0.25, height: 128, width: 96 },
+                Stage { until: 0.5, height: 192, width: 144 },
+                Stage { until: 1.0, height: 256, width: 192 },
+            ],
         }
     }
 }

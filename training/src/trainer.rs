@@ -36,6 +36,7 @@ pub struct Trainer {
     gradient: GradientOfBatch,
     state: State,
     trained: Duration,
+    threads: usize,
 }
 
 /// One line of the log.
@@ -129,7 +130,7 @@ impl Trainer {
         let gradient =
             GradientOfBatch::new(dims, &layout, normalisation, recipe.loss, recipe.part, threads)
                 .map_err(io::Error::other)?;
-        Ok(Self { recipe, budget, layout, gradient, state, trained: Duration::ZERO })
+        Ok(Self { recipe, budget, layout, gradient, state, trained: Duration::ZERO, threads })
     }
 
     /// The training that wrote the checkpoint at `path`, until `budget` if given, else as it was going to.
@@ -170,9 +171,13 @@ impl Trainer {
         self.budget.progress(self.state.step, self.trained)
     }
 
-    /// One step on the next batch; returns loss, gradient norm and learning rate.
-    pub fn step(&mut self, loader: &mut Loader) -> (Loss, f32, f32) {
+    /// One step on the next batch; returns loss, gradient norm and learning rate. Replaces `loader` where samples of
+    /// another size are due.
+    pub fn step(&mut self, loader: &mut Loader, source: &impl Source) -> (Loss, f32, f32) {
         let start = Instant::now();
+        if loader.size() != self.recipe.size(self.progress()) {
+            *loader = self.loader(source);
+        }
         let batch = loader.batch(self.recipe.batch);
         let mut result = self.gradient.compute(&self.layout, &self.state.values, &batch);
         let share = learning_rate(self.progress(), self.state.step, self.recipe.warm_up);
@@ -183,8 +188,9 @@ impl Trainer {
     }
 
     /// A loader of the samples that come next.
-    pub fn loader(&self, source: impl Source, threads: usize) -> Loader {
-        Loader::new(source, self.state.step * self.recipe.batch as u64, threads)
+    pub fn loader(&self, source: &impl Source) -> Loader {
+        let first = self.state.step * self.recipe.batch as u64;
+        Loader::new(source.clone(), first, self.recipe.size(self.progress()), self.threads)
     }
 
     /// Trains until the budget is spent. Checkpoints and log go to the folder `out`; every line of the log also goes to
@@ -194,7 +200,7 @@ impl Trainer {
     /// If a file can't be written.
     pub fn run(
         &mut self,
-        loader: &mut Loader,
+        source: &impl Source,
         out: &Path,
         validate: &mut Validate<'_>,
         show: &mut dyn FnMut(&Line, f64),
@@ -207,12 +213,13 @@ impl Trainer {
         };
         let (step, budget, recipe) = (self.state.step, self.budget, self.recipe.clone());
         tell(Line::Start { step, budget, recipe, parameters: self.layout.count() }, self.progress())?;
+        let mut loader = self.loader(source);
         let mut last_checkpoint = self.trained;
         let mut next_validation = self.trained + FIRST_VALIDATION;
         let mut since = Since::default();
         while self.progress() < 1.0 {
             let before = self.trained;
-            let (loss, norm, rate) = self.step(loader);
+            let (loss, norm, rate) = self.step(&mut loader, source);
             since.add(loss, norm, self.trained - before);
             if self.state.step.is_multiple_of(LOG_STEPS) {
                 let n = since.steps as f64;

@@ -3,15 +3,12 @@
 //! As in the forward direction, work is cut into blocks of a fixed size and partial sums are added in the blocks'
 //! order, so that no result depends on the number of threads.
 
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::Tensor;
 use burn_flex::Flex;
 use rayon::prelude::*;
 
-use super::{BLOCK, contiguous, gradient_math as math, moments, tensor, values};
-
-fn from<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<Flex, D> {
-    Tensor::from_data(TensorData::new(values, shape), &Default::default())
-}
+use super::conv_transpose::{block_matrix, windows};
+use super::{BLOCK, contiguous, from, gradient_math as math, moments, tensor, values};
 
 /// Adds vectors up in their order.
 fn total(parts: Vec<Vec<f32>>, length: usize) -> Vec<f32> {
@@ -190,16 +187,6 @@ fn one_head(q: Head, k: Head, v: Head, gradient: Head, scale: f32) -> [Head; 3] 
     [of_scores.clone().matmul(k), of_scores.transpose().matmul(q), of_v]
 }
 
-/// The matrix `[4 in, 4 out]` that makes the 2 x 2 block of output of a 2 x 2 window of input.
-fn block_matrix(weight: Tensor<Flex, 4>) -> Tensor<Flex, 2> {
-    let [input, output, _, _] = weight.dims();
-    weight
-        .reshape([input, output, 2, 2, 2, 2])
-        .flip([2, 4])
-        .permute([2, 4, 0, 3, 5, 1])
-        .reshape([4 * input, 4 * output])
-}
-
 /// As the forward pass: a product of the matrix of all 2 x 2 windows of the padded input, `[windows, 4 in]`, and
 /// [`block_matrix`]. Unlike there, all windows of an image are in memory at once.
 pub(super) fn conv_transpose(
@@ -237,24 +224,6 @@ pub(super) fn conv_transpose(
         .flip([2, 4])
         .reshape([input, output, 4, 4]);
     (from(of_x, shape), of_weight)
-}
-
-/// All 2 x 2 windows of a map `[h, w, channels]` padded by one: `[(h + 1) (w + 1), 2, 2, channels]`.
-fn windows(x: &[f32], [h, w]: [usize; 2], channels: usize) -> Vec<f32> {
-    let mut all = vec![0.0; (h + 1) * (w + 1) * 4 * channels];
-    all.par_chunks_mut((w + 1) * 4 * channels).enumerate().for_each(|(row, windows)| {
-        for (column, window) in windows.chunks_exact_mut(4 * channels).enumerate() {
-            for (i, corners) in window.chunks_exact_mut(2 * channels).enumerate() {
-                let Some(y) = (row + i).checked_sub(1).filter(|&y| y < h) else { continue };
-                // The corners that lie within the map, which are neighbours in it.
-                let (first, last) = (column.max(1) - 1, (column + 1).min(w));
-                let at = (first + 1 - column) * channels;
-                let source = &x[(y * w + first) * channels..(y * w + last) * channels];
-                corners[at..][..source.len()].copy_from_slice(source);
-            }
-        }
-    });
-    all
 }
 
 /// The 2 x 2 blocks of a map `[2 h, 2 w, channels]` padded by one: `[(h + 1) (w + 1), 2, 2, channels]`.

@@ -5,6 +5,7 @@
 //! are added in the blocks' order.
 
 mod attention;
+mod conv_transpose;
 #[cfg(feature = "autodiff")]
 mod gradient_math;
 #[cfg(feature = "autodiff")]
@@ -30,6 +31,10 @@ fn contiguous<const D: usize>(x: Tensor<Flex, D>) -> FlexTensor {
         x = x.to_contiguous();
     }
     x
+}
+
+fn from<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<Flex, D> {
+    Tensor::from_data(TensorData::new(values, shape), &Default::default())
 }
 
 fn tensor<const D: usize>(x: FlexTensor) -> Tensor<Flex, D> {
@@ -120,6 +125,13 @@ impl PortableBackend for Flex {
             arch.dispatch(math::Rotary { token, head_dim, angles });
         });
         tensor(x)
+    }
+
+    fn conv_transpose(x: Tensor<Self, 4>, weight: Tensor<Self, 4>) -> Tensor<Self, 4> {
+        if [x.dtype(), weight.dtype()] != [DType::F32; 2] || !conv_transpose::fits(&x) {
+            return ops::conv_transpose(x, weight);
+        }
+        conv_transpose::conv_transpose(x, weight)
     }
 
     #[cfg(feature = "autodiff")]
