@@ -1,7 +1,7 @@
 //! Writes pictures of drawn people, their labels, and a sheet of both side by side.
 //!
 //! `cargo run -p sapiens-figures --release --example draw -- --out DIR --count N --seed S [--clip] [--size WxH]
-//! [--kinds training|held-out|all] [--aspect A] [--people N] [--clean]`
+//! [--every SECONDS] [--kinds training|held-out|all] [--aspect A] [--people N] [--clean]`
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -43,14 +43,13 @@ const COLOURS: [[u8; 3]; CLASSES] = [
     [82, 21, 114],
 ];
 
-/// Frames of a clip per second.
-const RATE: f64 = 30.0;
-
 struct Arguments {
     out: PathBuf,
     count: usize,
     seed: u64,
     clip: bool,
+    /// Seconds from one frame of a clip to the next.
+    every: f64,
     size: (usize, usize),
     options: SceneOptions,
 }
@@ -61,6 +60,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
         count: 24,
         seed: 0,
         clip: false,
+        every: 1.0 / 30.0,
         size: (192, 256),
         options: SceneOptions::default(),
     };
@@ -73,6 +73,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
             "--count" => found.count = value()?.parse()?,
             "--seed" => found.seed = value()?.parse()?,
             "--clip" => found.clip = true,
+            "--every" => found.every = value()?.parse()?,
             "--size" => {
                 let text = value()?;
                 let (width, height) = text.split_once('x').ok_or("--size wants WIDTHxHEIGHT")?;
@@ -105,7 +106,7 @@ fn painted(labels: &[u8]) -> Vec<u8> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { out, count, seed, clip, size: (width, height), options } = arguments()?;
+    let Arguments { out, count, seed, clip, every, size: (width, height), options } = arguments()?;
     std::fs::create_dir_all(&out)?;
     let moving = clip.then(|| Clip::sample(seed, &options));
     let columns = (1600 / (2 * width)).clamp(1, 6);
@@ -115,7 +116,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for index in 0..count {
         let before = Instant::now();
         let Picture { rgb, labels, .. } = match &moving {
-            Some(clip) => clip.scene_at(index as f64 / RATE).render(width, height),
+            Some(clip) => clip.scene_at(index as f64 * every).render(width, height),
             None => Scene::sample(seed + index as u64, &options).render(width, height),
         };
         spent += before.elapsed();

@@ -2,7 +2,7 @@
 
 use crate::class;
 use crate::face::Face;
-use crate::figure::{Figure, HEAD_FACES, LIMB_FACES, TRUNK_FACES, arm_radius};
+use crate::figure::{Figure, arm_radius};
 use crate::garments::{Bag, Hat, Outfit};
 use crate::maths::{sin_cos, v3};
 use crate::mesh::{Arc, Ring};
@@ -21,15 +21,15 @@ pub(crate) fn wear(figure: &mut Figure<'_>, outfit: &Outfit, face: &Face) {
     }
     if let Some(paint) = &outfit.belt {
         let surface = figure.surface(Surface::open(class::APPAREL, paint.clone()));
-        let off = 0.012 + if outfit.top_hem < 0.3 { outfit.loose * 1.5 } else { 0.0 };
-        figure.wrap_trunk(surface, 0.29, 0.345, Arc::whole(TRUNK_FACES), |_| off);
+        let off = 0.014 + if outfit.top_hem < 0.35 { outfit.loose.max(0.012) } else { 0.0 };
+        figure.wrap_trunk(surface, 0.29, 0.345, Arc::whole(figure.detail.trunk), |_| off);
     }
     if let Some((side, colour)) = outfit.watch {
         let surface = figure.surface(Surface::closed(class::APPAREL, Paint::glossy(colour, 0.5)));
         let arm = figure.bones.arms[side];
         let off = if outfit.sleeve > 1.5 { outfit.loose } else { 0.004 };
         let build = figure.build;
-        figure.sleeve(surface, &arm, (1.8, 1.93), false, LIMB_FACES, |v| arm_radius(build, v) + off);
+        figure.sleeve(surface, &arm, (1.8, 1.93), false, figure.detail.limb, |v| arm_radius(build, v) + off);
     }
     if let Some(colour) = outfit.necklace {
         necklace(figure, &Paint::glossy(colour, 0.6), outfit.loose);
@@ -78,7 +78,7 @@ fn hat(figure: &mut Figure<'_>, hat: Hat, paint: &Paint) {
             };
         }
     }
-    figure.mesh.tube(surface, &rings, Arc::whole(HEAD_FACES));
+    figure.mesh.tube(surface, &rings, Arc::whole(figure.detail.head));
     let dark = figure.surface(Surface::open(class::APPAREL, Paint::plain(times(paint.base, 0.72))));
     let base = figure.skull(low, fat);
     match hat {
@@ -88,7 +88,7 @@ fn hat(figure: &mut Figure<'_>, hat: Hat, paint: &Paint) {
                 let ring = figure.skull(low, fat + more);
                 Ring { at: ring.at + frame.y * (up * size), ..ring }
             });
-            figure.mesh.tube(dark, &rings, Arc::whole(HEAD_FACES));
+            figure.mesh.tube(dark, &rings, Arc::whole(figure.detail.head));
             figure.mesh.blob(
                 dark,
                 figure.bones.head.at + frame.y * (0.6 * size),
@@ -118,7 +118,7 @@ fn hat(figure: &mut Figure<'_>, hat: Hat, paint: &Paint) {
                 let ring = figure.skull(0.74, fat + out);
                 Ring { at: ring.at + frame.y * ((up - 0.02) * size), v: out, ..ring }
             });
-            figure.mesh.tube(dark, &rings, Arc::whole(HEAD_FACES));
+            figure.mesh.tube(dark, &rings, Arc::whole(figure.detail.head));
         }
     }
 }

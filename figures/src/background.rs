@@ -4,7 +4,7 @@
 
 use crate::dice::Dice;
 use crate::kinds::Draw;
-use crate::maths::{hash, mix, noise, smooth, swing};
+use crate::maths::{floor, hash, mix, noise, smooth, swing};
 use crate::paint::{Colour, blend, cloth, hsv, times};
 
 /// A kind of background.
@@ -166,19 +166,39 @@ impl Background {
         self.things.push(Thing { round: false, at, half: (0.006, half.1), lean: 0.0, colour: frame });
     }
 
-    /// The colour at a point in frame heights; `soft` is half a pixel.
-    pub fn at(&self, x: f32, y: f32, soft: f32) -> Colour {
-        let mut colour = self.scene(x, y, soft);
+    /// The colours of `width` × `height` pixels; `across` and `down` are pixels per frame height.
+    pub fn paint(&self, width: usize, height: usize, (across, down): (f32, f32)) -> Vec<Colour> {
+        let soft = 0.5 / down;
+        let mut colours = Vec::with_capacity(width * height);
+        for y in 0..height {
+            let fy = (y as f32 + 0.5) / down;
+            colours.extend(
+                (0..width).map(|x| times(self.scene((x as f32 + 0.5) / across, fy, soft), self.bright)),
+            );
+        }
         for thing in &self.things {
-            let cover = thing.cover(x, y, soft);
-            if cover > 0.0 {
-                let shade = 1.0
-                    + 0.25 * (thing.at.1 - y) / thing.half.1.max(0.05) * 0.5
-                    + 0.08 * (thing.at.0 - x) / thing.half.0.max(0.05);
-                colour = blend(colour, times(thing.colour, shade.clamp(0.6, 1.2)), cover);
+            let (wide, high) = (thing.half.0 + thing.half.1 * thing.lean.abs() + soft, thing.half.1 + soft);
+            let span = |at: f32, half: f32, scale: f32, most: usize| {
+                let from = ((at - half) * scale).max(0.0) as usize;
+                from.min(most)..(((at + half) * scale + 1.0).max(0.0) as usize).min(most)
+            };
+            let columns = span(thing.at.0, wide, across, width);
+            for y in span(thing.at.1, high, down, height) {
+                let fy = (y as f32 + 0.5) / down;
+                for x in columns.clone() {
+                    let fx = (x as f32 + 0.5) / across;
+                    let cover = thing.cover(fx, fy, soft);
+                    if cover > 0.0 {
+                        let shade = 1.0
+                            + 0.12 * (thing.at.1 - fy) / thing.half.1.max(0.05)
+                            + 0.08 * (thing.at.0 - fx) / thing.half.0.max(0.05);
+                        let colour = &mut colours[y * width + x];
+                        *colour = blend(*colour, times(thing.colour, shade * self.bright), cover);
+                    }
+                }
             }
         }
-        times(colour, self.bright)
+        colours
     }
 
     fn scene(&self, x: f32, y: f32, soft: f32) -> Colour {
@@ -187,7 +207,7 @@ impl Background {
         let edge = 2.0 * soft / self.cell;
         // 1 inside a repeated bar of `share` of a cell, softened.
         let bar = |t: f32, share: f32| {
-            let t = t - t.floor();
+            let t = t - floor(t);
             smooth(0.0, edge, t) * smooth(share + edge, share, t)
         };
         match self.scenery {
@@ -204,10 +224,10 @@ impl Background {
                 blend(a, b, bar(t * 0.6, 0.5))
             }
             Scenery::Bricks => {
-                let row = (cy * 2.0).floor();
-                let shift = 0.5 * (row - 2.0 * (row * 0.5).floor());
+                let row = floor(cy * 2.0);
+                let shift = 0.5 * (row - 2.0 * floor(row * 0.5));
                 let joint = bar(cy * 2.0, 0.9) * bar(cx + shift, 0.94);
-                let tint = hash((cx + shift).floor() as i32, row as i32, self.seed);
+                let tint = hash(floor(cx + shift) as i32, row as i32, self.seed);
                 blend(d, times(a, 0.8 + 0.35 * tint), joint)
             }
             Scenery::Room => {
@@ -236,29 +256,43 @@ impl Background {
                 let (u, v) = ((x - 0.7) / deep * 0.5, 0.35 / deep);
                 let soft = (soft / deep * 3.0).min(0.4);
                 let side = |t: f32| {
-                    let t = t - 2.0 * (t * 0.5).floor();
+                    let t = t - 2.0 * floor(t * 0.5);
                     smooth(0.0, soft, t) * smooth(1.0 + soft, 1.0, t)
                 };
                 let (p, q) = (side(u * 2.0), side(v * 2.0));
                 blend(b, c, p * (1.0 - q) + q * (1.0 - p))
             }
             Scenery::Text => {
-                let (row, column) = ((cy * 2.2).floor(), (cx * 4.0).floor());
+                let (row, column) = (floor(cy * 2.2), floor(cx * 4.0));
                 let ink = hash(column as i32, row as i32, self.seed) > 0.3;
                 let line = bar(cy * 2.2, 0.6) * bar(cx * 4.0, 0.75);
-                let stroke =
-                    hash((cx * 16.0).floor() as i32, (cy * 9.0).floor() as i32, self.seed ^ 2) > 0.35;
+                let stroke = hash(floor(cx * 16.0) as i32, floor(cy * 9.0) as i32, self.seed ^ 2) > 0.35;
                 blend(a, times(b, 0.5), if ink && stroke { line } else { 0.0 })
             }
             Scenery::City => self.city(x, y, soft),
             Scenery::Hills => {
-                let mut colour = blend(hsv(0.57, 0.45, 0.95), hsv(0.55, 0.15, 1.0), smooth(0.0, 0.6, y));
-                for layer in 0..3 {
+                // From the nearest on: whoever covers the point settles it.
+                let (mut colour, mut left) = ([0.0; 3], 1.0);
+                for layer in (0..3).rev() {
                     let l = layer as f32;
+                    let middle = mix(self.horizon - 0.25, self.horizon, l / 2.0);
+                    let most = 0.06 * (3.0 - l) + soft;
+                    if y < middle - most {
+                        continue;
+                    }
                     let rise = 0.12 * (noise(x * (1.5 + l), l * 7.0, self.seed) - 0.5) * (3.0 - l);
-                    let top = mix(self.horizon - 0.25, self.horizon, l / 2.0) + rise;
+                    let top = middle + rise;
+                    let cover = left * smooth(top - soft, top + soft, y);
                     let green = blend(hsv(0.27 + 0.06 * l, 0.45, 0.75 - 0.12 * l), a, 0.2);
-                    colour = blend(colour, green, smooth(top - soft, top + soft, y));
+                    colour = [0, 1, 2].map(|i| colour[i] + cover * green[i]);
+                    left -= cover;
+                    if left <= 0.0 {
+                        break;
+                    }
+                }
+                if left > 0.0 {
+                    let sky = blend(hsv(0.57, 0.45, 0.95), hsv(0.55, 0.15, 1.0), smooth(0.0, 0.6, y));
+                    colour = [0, 1, 2].map(|i| colour[i] + left * sky[i]);
                 }
                 times(colour, 0.94 + 0.12 * noise(x * 30.0, y * 30.0, self.seed))
             }
@@ -276,7 +310,7 @@ impl Background {
             }
             Scenery::Shapes => blend(a, b, smooth(0.2, 0.8, noise(x * 2.0, y * 2.0, self.seed))),
             Scenery::Planks => {
-                let plank = (cx * 1.2).floor();
+                let plank = floor(cx * 1.2);
                 let grain = noise(cx * 9.0, y * 2.5 + 9.0 * hash(plank as i32, 1, self.seed), self.seed);
                 let wood = blend(hsv(0.08, 0.5, 0.55), a, 0.3);
                 let tint = 0.75 + 0.3 * hash(plank as i32, 0, self.seed) + 0.15 * grain;
@@ -284,7 +318,7 @@ impl Background {
             }
             Scenery::Grid => blend(blend(a, b, y), d, 1.0 - bar(cx, 0.94) * bar(cy, 0.94)),
             Scenery::Spots => {
-                let (ix, iy) = (cx.floor(), cy.floor());
+                let (ix, iy) = (floor(cx), floor(cy));
                 let (dx, dy) = (cx - ix - 0.5, cy - iy - 0.5);
                 let spot = smooth(0.32 + edge, 0.32, (dx * dx + dy * dy).sqrt());
                 blend(a, if hash(ix as i32, iy as i32, self.seed) > 0.5 { b } else { c }, spot)
@@ -302,20 +336,23 @@ impl Background {
         let mut colour = blend(hsv(0.57, 0.35, 0.95), [0.95, 0.93, 0.9], y);
         for layer in 0..2u32 {
             let wide = if layer == 0 { 0.13 } else { 0.22 };
-            let block = (x / wide + 0.37 * layer as f32).floor();
+            let block = floor(x / wide + 0.37 * layer as f32);
             let within = x / wide + 0.37 * layer as f32 - block;
             let seed = self.seed ^ layer;
             let high = mix(0.25, 0.8, hash(block as i32, 3, seed)) * if layer == 0 { 1.0 } else { 0.7 };
             let top = ground - high * ground;
+            if y < top - soft {
+                continue;
+            }
             let tint = 0.7 + 0.45 * hash(block as i32, 5, seed);
             let wall = times([a, b, c][(hash(block as i32, 7, seed) * 2.99) as usize], tint);
             let (wx, wy) = (within * 5.0, (y - top) / wide * 5.0);
             let pane = |t: f32, from: f32, to: f32| {
-                let (t, soft) = (t - t.floor(), 5.0 * soft / wide);
+                let (t, soft) = (t - floor(t), 5.0 * soft / wide);
                 smooth(from - soft, from + soft, t) * smooth(to + soft, to - soft, t)
             };
             let window = pane(wx, 0.25, 0.75) * pane(wy, 0.2, 0.8);
-            let lit = hash(wx.floor() as i32 + block as i32 * 5, wy.floor() as i32, seed ^ 9) > 0.7;
+            let lit = hash(floor(wx) as i32 + block as i32 * 5, floor(wy) as i32, seed ^ 9) > 0.7;
             let glass =
                 if lit { [0.97, 0.88, 0.6] } else { times(blend(wall, [0.35, 0.45, 0.55], 0.6), 0.8) };
             let shown = if y > ground - 0.03 { wall } else { blend(wall, glass, window) };

@@ -3,7 +3,7 @@
 use crate::class;
 use crate::dice::Dice;
 use crate::face::Face;
-use crate::figure::{Figure, HEAD_FACES, LIMB_FACES, TRUNK_FACES, arm_radius, leg_radius};
+use crate::figure::{Figure, arm_radius, leg_radius};
 use crate::maths::{V3, v3};
 use crate::mesh::{Arc, Ring};
 use crate::paint::{Colour, Paint, blend, rgb};
@@ -28,27 +28,30 @@ pub(crate) struct Bare {
     pub arms_from: f32,
     pub legs: (f32, f32),
     pub feet: bool,
+    pub ears: bool,
 }
 
 pub(crate) fn draw(figure: &mut Figure<'_>, skin: Colour, face: &Face, bare: &Bare, curls: [f32; 2]) {
     let paint = Paint { gloss: 0.12, ..Paint::plain(skin) };
     let build = figure.build;
     trunk(figure, &paint);
-    head(figure, &paint, face);
-    for side in 0..2 {
+    head(figure, &paint, face, bare.ears);
+    for (side, curl) in curls.into_iter().enumerate() {
         let (arm, leg) = (figure.bones.arms[side], figure.bones.legs[side]);
         if bare.arms_from < 1.97 {
             let (upper, lower) = (class::UPPER_ARM[side], class::LOWER_ARM[side]);
             let surface = figure.surface(Surface::split(1.0, upper, lower, paint.clone()));
             let capped = bare.arms_from <= 0.0;
-            figure.sleeve(surface, &arm, (bare.arms_from, 2.0), capped, LIMB_FACES, |v| arm_radius(build, v));
+            figure.sleeve(surface, &arm, (bare.arms_from, 2.0), capped, figure.detail.limb, |v| {
+                arm_radius(build, v)
+            });
         }
-        hand(figure, side, &paint, curls[side]);
+        hand(figure, side, &paint, curl);
         if bare.legs.0 < bare.legs.1 {
             let (upper, lower) = (class::UPPER_LEG[side], class::LOWER_LEG[side]);
             let surface = figure.surface(Surface::split(1.0, upper, lower, paint.clone()));
             let capped = bare.legs.0 <= 0.0;
-            figure.sleeve(surface, &leg, bare.legs, capped, LIMB_FACES, |v| leg_radius(build, v));
+            figure.sleeve(surface, &leg, bare.legs, capped, figure.detail.limb, |v| leg_radius(build, v));
         }
         if bare.feet {
             bare_foot(figure, side, &paint);
@@ -58,10 +61,10 @@ pub(crate) fn draw(figure: &mut Figure<'_>, skin: Colour, face: &Face, bare: &Ba
 
 fn trunk(figure: &mut Figure<'_>, paint: &Paint) {
     let surface = figure.surface(Surface::closed(class::TORSO, paint.clone()));
-    figure.wrap_trunk(surface, 0.0, 1.0, Arc::whole(TRUNK_FACES), |_| 0.0);
+    figure.wrap_trunk(surface, 0.0, 1.0, Arc::whole(figure.detail.trunk), |_| 0.0);
 }
 
-fn head(figure: &mut Figure<'_>, paint: &Paint, face: &Face) {
+fn head(figure: &mut Figure<'_>, paint: &Paint, face: &Face, ears: bool) {
     let skin = figure.surface(Surface::closed(class::FACE_NECK, paint.clone()));
     let front = figure.surface(Surface {
         part: Part::Face(Box::new(face.clone())),
@@ -74,11 +77,10 @@ fn head(figure: &mut Figure<'_>, paint: &Paint, face: &Face) {
     let bottom = neck.at - neck.frame.y * 0.012;
     let flare = [(0.0, 1.28), (0.25, 1.05), (0.6, 1.0), (1.0, 1.0)];
     let rings = flare.map(|(t, by)| Ring::across(bottom.to(top, t), neck.frame, wide * by, wide * by, t));
-    figure.mesh.tube(skin, &rings, Arc::whole(LIMB_FACES));
+    figure.mesh.tube(skin, &rings, Arc::whole(figure.detail.limb));
 
-    let heights = [0.0, 0.03, 0.08, 0.15, 0.24, 0.34, 0.45, 0.56, 0.68, 0.78, 0.86, 0.92, 0.97, 1.0];
-    let rings = heights.map(|t| figure.skull(t, 0.0));
-    let (head, half) = (figure.bones.head, HEAD_FACES / 2);
+    let rings = figure.skull_rings(0.0, 1.0, |_| 0.0);
+    let (head, half) = (figure.bones.head, figure.detail.head / 2);
     let place = |_: f32, _: f32, at: V3| {
         let local = at - head.at;
         (local.dot(head.frame.x) / size, local.dot(head.frame.y) / size)
@@ -92,7 +94,7 @@ fn head(figure: &mut Figure<'_>, paint: &Paint, face: &Face) {
     let tip = figure.on_head(0.0, -0.135, 0.385 + 0.02 * nose);
     let points = [(bridge, 0.028 * size), (tip, 0.052 * nose * size)];
     figure.mesh.rod(skin, &points, frame.x, 8);
-    for side in [-1.0, 1.0] {
+    for side in if ears { [-1.0, 1.0].as_slice() } else { &[] } {
         let at = figure.on_head(side * 0.39, -0.03, -0.02);
         figure.mesh.blob(skin, at, frame, v3(0.05, 0.1, 0.065) * size, 8);
     }
@@ -107,6 +109,18 @@ fn hand(figure: &mut Figure<'_>, side: usize, paint: &Paint, curl: f32) {
     let size = figure.build.hands * 0.9;
     let place = |x: f32, y: f32, z: f32| arm.end + frame * (v3(x * inwards, y, z) * size);
     figure.mesh.blob(surface, place(0.0, -0.024, 0.0), frame, v3(0.0125, 0.032, 0.025) * size, 10);
+    if !figure.detail.fingers {
+        figure.mesh.blob(
+            surface,
+            place(0.004 * curl, -0.06 + 0.015 * curl, 0.0),
+            frame,
+            v3(0.01, 0.035, 0.02) * size,
+            6,
+        );
+        let thumb = [(place(0.0, -0.02, 0.016), 0.009 * size), (place(0.01, -0.05, 0.033), 0.007 * size)];
+        figure.mesh.rod(surface, &thumb, frame.z, 5);
+        return;
+    }
     let bend = crate::maths::M3::about_z(inwards * (15.0 + 75.0 * curl));
     for finger in 0..4 {
         let across = 0.0185 - 0.0122 * finger as f32;
@@ -162,10 +176,10 @@ pub(crate) fn foot_rings(figure: &Figure<'_>, side: usize, fat: f32, long: f32) 
 fn bare_foot(figure: &mut Figure<'_>, side: usize, paint: &Paint) {
     let surface = figure.surface(Surface::closed(class::FOOT[side], paint.clone()));
     let rings = foot_rings(figure, side, 0.0, 0.9);
-    figure.mesh.tube(surface, &rings, Arc::whole(LIMB_FACES));
+    figure.mesh.tube(surface, &rings, Arc::whole(figure.detail.limb));
     let leg = figure.bones.legs[side];
     let inwards = if side == 0 { -1.0 } else { 1.0 };
-    for toe in 0..5 {
+    for toe in 0..if figure.detail.fingers { 5 } else { 0 } {
         let x = inwards * (0.018 - 0.0092 * toe as f32);
         let size = if toe == 0 { 0.0088 } else { 0.0066 - 0.0004 * toe as f32 };
         let at = leg.end + leg.tip * v3(x, -0.031, 0.09 - 0.004 * toe as f32);

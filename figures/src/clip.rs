@@ -4,8 +4,8 @@ use crate::degrade::reseed;
 use crate::dice::Dice;
 use crate::kinds::Draw;
 use crate::maths::{mix, smooth, swing};
-use crate::person::Placement;
-use crate::scene::{Framing, Scene, SceneOptions, frame};
+use crate::person::{Person, Placement};
+use crate::scene::{Framing, Scene, SceneOptions, extent, frame};
 
 /// How a person gets about. Whole loops take `period` seconds.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,10 @@ struct Motion {
     phase: f32,
 }
 
+fn walks(person: &Person) -> bool {
+    matches!(person.habit.family.name, "walking" | "running")
+}
+
 /// Moving people in front of one background.
 #[derive(Clone)]
 pub struct Clip {
@@ -51,11 +55,12 @@ impl Clip {
             .map(|index| {
                 let person = &mut first.people[index];
                 // Lying down is a poor thing to watch.
-                while person.habit.family.name == "lying" {
+                let name = |person: &Person| person.habit.family.name;
+                while name(person) == "lying" || (framing == Framing::Upper && name(person) == "jumping") {
                     person.habit = std::sync::Arc::new(crate::person::Habit::sample(&mut dice, &draw));
                 }
-                let walks = matches!(person.habit.family.name, "walking" | "running");
-                let path = if walks {
+                let framing = if walks(person) { Framing::Whole } else { framing };
+                let path = if walks(person) {
                     Path::Circle(dice.range(0.25, 0.4))
                 } else if dice.chance(0.35) {
                     Path::Turntable
@@ -64,6 +69,15 @@ impl Clip {
                 };
                 person.placement.x = aspect * (index as f32 + 0.5 + dice.about(0.15)) / count as f32;
                 frame(person, framing, &mut dice, aspect, count.max(2));
+                if let Path::Circle(_) = path {
+                    // Room to walk in.
+                    let (left, _, right, _) = extent(person);
+                    let half = 0.4 + 0.5 * (right - left);
+                    person.placement.scale = person.placement.scale.min(0.68).min(0.5 * aspect / half);
+                    let reach = half * person.placement.scale;
+                    person.placement.x = person.placement.x.max(reach).min(aspect - reach);
+                    person.placement.y = dice.range(0.86, 0.92);
+                }
                 Motion {
                     path,
                     period: match path {
@@ -72,7 +86,7 @@ impl Clip {
                         Path::Circle(radius) => radius * dice.range(16.0, 22.0),
                     },
                     pace: person.habit.family.pace * dice.range(0.85, 1.1),
-                    talks: if dice.chance(0.6) { dice.range(1.5, 3.0) } else { 0.0 },
+                    talks: if dice.chance(0.6) { dice.range(1.0, 1.9) } else { 0.0 },
                     blink: dice.range(2.2, 4.0),
                     start: person.placement,
                     phase: person.phase,

@@ -1,7 +1,7 @@
 //! What a camera and a codec do to a picture: blur, exposure, noise and the losses of JPEG. Labels stay as they are.
 
 use crate::dice::Dice;
-use crate::maths::hash;
+use crate::maths::{bits, floor};
 use crate::paint::Colour;
 
 /// The damage done to a picture.
@@ -61,19 +61,19 @@ impl Degrade {
                 let colour = &mut colours[y * width + x];
                 let dx = (x as f32 + 0.5) / width as f32 - 0.5;
                 let gain = self.exposure * (1.0 - self.vignette * 2.0 * (dx * dx + dy * dy));
-                for channel in 0..3 {
-                    let value = (colour[channel] * gain * self.cast[channel] - 0.5) * self.contrast + 0.5;
-                    colour[channel] = value;
+                for (channel, cast) in colour.iter_mut().zip(self.cast) {
+                    *channel = (*channel * gain * cast - 0.5) * self.contrast + 0.5;
                 }
                 if self.noise > 0.0 {
-                    // Two dice give a hill-shaped distribution; channels share half of it.
+                    // The sum of two bytes has a hill-shaped distribution; channels share half of it.
+                    let dice = [bits(x as i32, y as i32, self.seed), bits(y as i32, x as i32, !self.seed)];
                     let grain = |k: u32| {
-                        hash(x as i32, y as i32, self.seed ^ k) + hash(y as i32, x as i32, self.seed ^ k ^ 64)
-                            - 1.0
+                        let sum = (dice[0] >> (8 * k) & 255) + (dice[1] >> (8 * k) & 255);
+                        sum as i32 as f32 * (1.0 / 255.0) - 1.0
                     };
-                    let all = grain(1);
+                    let all = grain(3);
                     for (k, channel) in colour.iter_mut().enumerate() {
-                        *channel += self.noise * 1.6 * (all + grain(k as u32 + 2));
+                        *channel += self.noise * 1.6 * (all + grain(k as u32));
                     }
                 }
             }
@@ -185,7 +185,7 @@ fn codec(colours: &mut [Colour], width: usize, height: usize, coarse: f32) {
                 let mut block = transform(&block, &basis, false);
                 for (value, &step) in block.iter_mut().zip(steps) {
                     let step = (f32::from(step) * coarse).max(1.0);
-                    *value = (*value / step + 0.5).floor() * step;
+                    *value = floor(*value / step + 0.5) * step;
                 }
                 let block = transform(&block, &basis, true);
                 for y in 0..8.min(h - by) {
@@ -249,7 +249,7 @@ pub(crate) fn reseed(seed: u32, seconds: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::maths::mix;
+    use crate::maths::{hash, mix};
 
     #[test]
     fn cosines_there_and_back_are_the_same() {

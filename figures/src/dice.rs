@@ -32,7 +32,7 @@ impl Dice {
 
     /// Evenly in 0..count; 0 for none.
     pub fn below(&mut self, count: usize) -> usize {
-        ((self.0.next_u64() >> 32) * count as u64 >> 32) as usize
+        (((self.0.next_u64() >> 32) * count as u64) >> 32) as usize
     }
 
     pub fn seed(&mut self) -> u32 {

@@ -3,7 +3,7 @@
 
 use crate::class;
 use crate::dice::Dice;
-use crate::maths::{mix, noise, smooth};
+use crate::maths::{floor, mix, noise, smooth};
 use crate::paint::{Colour, blend, cloth, hsv, rgb, times};
 
 /// Glasses in front of the eyes.
@@ -68,7 +68,7 @@ impl Face {
         };
         let glasses = if dice.chance(0.3) { Some(Glasses::sample(dice)) } else { None };
         let bearded = dice.chance(0.16);
-        let open = if dice.chance(0.55) { dice.range(0.05, 0.15) } else { 0.0 };
+        let open = if dice.chance(0.62) { dice.range(0.05, 0.21) } else { 0.0 };
         Face {
             skin,
             blush,
@@ -78,17 +78,17 @@ impl Face {
             beard: if bearded { Some((times(hair, 0.85), dice.range(0.45, 0.95))) } else { None },
             glasses,
             eye: (dice.range(0.135, 0.165), dice.range(-0.03, 0.01)),
-            eye_half: (dice.range(0.058, 0.08), dice.range(0.045, 0.075)),
+            eye_half: (dice.range(0.064, 0.088), dice.range(0.054, 0.082)),
             brow_at: dice.range(0.1, 0.14),
             brow_tilt: dice.about(0.35),
             brow_thick: dice.range(0.014, 0.028),
             lashes: dice.chance(0.5),
-            mouth_at: dice.range(-0.31, -0.275),
-            mouth_half: dice.range(0.11, 0.165),
+            mouth_at: dice.range(-0.29, -0.26),
+            mouth_half: dice.range(0.12, 0.185),
             lip: dice.range(0.028, 0.05),
-            upper_teeth: if dice.chance(0.85) { dice.range(0.3, 0.45) } else { 0.0 },
-            lower_teeth: if dice.chance(0.65) { dice.range(0.18, 0.3) } else { 0.0 },
-            tongue: if dice.chance(0.85) { dice.range(0.5, 1.0) } else { 0.0 },
+            upper_teeth: if dice.chance(0.88) { dice.range(0.28, 0.42) } else { 0.0 },
+            lower_teeth: if dice.chance(0.72) { dice.range(0.2, 0.32) } else { 0.0 },
+            tongue: if dice.chance(0.85) { dice.range(0.6, 1.0) } else { 0.0 },
             mouth: Mouth { open, smile: dice.range(-0.015, 0.06) },
             shut: if dice.chance(0.08) { 1.0 } else { dice.range(0.0, 0.2) },
             gaze: (dice.about(0.35), dice.about(0.2)),
@@ -151,9 +151,12 @@ impl Face {
         }
         let mut colour = self.skin;
         if let Some((beard, thick)) = self.beard {
-            let jaw = y + 0.1 + 0.25 * (0.3 - ax).max(0.0);
-            let moustache = y < -0.19 && y > self.mouth_at && ax < 0.16;
-            if jaw < 0.0 && (ax > 0.2 || y < self.mouth_at + 0.02 || moustache) {
+            // Sideburns, the jaw around the mouth, and a moustache that meets it.
+            let edge = self.mouth_at + 0.1 - 1.6 * (0.24 - ax).max(0.0) + 0.5 * (ax - 0.24).max(0.0);
+            let (mx, my) = (ax / 0.2, (y - self.mouth_at - 0.015) / 0.085);
+            let moustache = my > -1.0 && mx * mx + my * my < 1.0;
+            let chin = y < self.mouth_at - 0.1;
+            if y < edge || moustache || chin {
                 let grain = noise(x * 60.0, y * 40.0, 9);
                 return blend(self.skin, beard, thick * mix(0.75, 1.0, grain));
             }
@@ -170,7 +173,7 @@ impl Face {
 
     fn mouth_part(&self, x: f32, y: f32) -> Option<(u8, Colour)> {
         let open = self.mouth.open;
-        let half = self.mouth_half * (1.0 - 0.8 * open);
+        let half = self.mouth_half * (1.0 - 0.6 * open);
         let q = x / half;
         if q.abs() >= 1.0 {
             return None;
@@ -194,7 +197,7 @@ impl Face {
             return None;
         }
         let height = open * 1.15;
-        let gap = |x: f32| (x * 26.0 - (x * 26.0).floor() - 0.5).abs();
+        let gap = |x: f32| (x * 26.0 - floor(x * 26.0) - 0.5).abs();
         if top - dy < self.upper_teeth * height * (0.6 + 0.4 * arch) {
             let white = 0.98 - 0.1 * smooth(0.4, 0.5, gap(x));
             return Some((class::UPPER_TEETH, [white, white, white * 0.95]));
@@ -204,7 +207,7 @@ impl Face {
             return Some((class::LOWER_TEETH, [white, white * 0.98, white * 0.93]));
         }
         let tongue_half = half * 0.75;
-        let (tx, ty) = (x / tongue_half, (dy - bottom) / (height * 0.75 * self.tongue.max(0.01)));
+        let (tx, ty) = (x / tongue_half, (dy - bottom) / (height * 0.85 * self.tongue.max(0.01)));
         if self.tongue > 0.0 && tx * tx + ty * ty < 1.0 {
             let groove = 1.0 - 0.12 * smooth(0.12, 0.0, tx.abs());
             return Some((class::TONGUE, times([0.86, 0.4, 0.42], groove)));

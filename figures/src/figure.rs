@@ -1,14 +1,35 @@
 //! A body under construction: its mesh and the surfaces the mesh refers to, with the shapes that skin and clothes share.
 
-use crate::maths::{M3, V3, table};
+use crate::maths::{M3, V3, sin_cos, table};
 use crate::mesh::{Arc, Mesh, Ring};
 use crate::skeleton::{Build, Joint, Limb, Skeleton};
 use crate::surface::Surface;
 
-/// Faces around a limb, a trunk and a head.
-pub(crate) const LIMB_FACES: usize = 12;
-pub(crate) const TRUNK_FACES: usize = 22;
-pub(crate) const HEAD_FACES: usize = 22;
+/// How finely a body is modelled: it needs no more faces than its size in the picture shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Detail {
+    pub limb: usize,
+    pub trunk: usize,
+    /// An even number: half of it is the face's side.
+    pub head: usize,
+    /// Whether fingers and toes are told apart.
+    pub fingers: bool,
+}
+
+impl Detail {
+    /// For a body that is `height` pixels high.
+    pub fn of(height: f32) -> Detail {
+        if height < 130.0 {
+            Detail { limb: 8, trunk: 12, head: 14, fingers: false }
+        } else if height < 500.0 {
+            Detail { limb: 10, trunk: 18, head: 18, fingers: true }
+        } else if height < 1000.0 {
+            Detail { limb: 14, trunk: 26, head: 26, fingers: true }
+        } else {
+            Detail { limb: 20, trunk: 36, head: 40, fingers: true }
+        }
+    }
+}
 
 pub(crate) fn arm_radius(build: &Build, v: f32) -> f32 {
     const PROFILE: [(f32, f32); 7] =
@@ -26,6 +47,7 @@ pub(crate) fn leg_radius(build: &Build, v: f32) -> f32 {
 pub(crate) struct Figure<'a> {
     pub build: &'a Build,
     pub bones: &'a Skeleton,
+    pub detail: Detail,
     pub mesh: &'a mut Mesh,
     pub surfaces: &'a mut Vec<Surface>,
 }
@@ -96,7 +118,7 @@ impl Figure<'_> {
 
     /// A shell around the trunk from `from` to `to` of the spine; `fat` is a function of v.
     pub fn wrap_trunk(&mut self, surface: u16, from: f32, to: f32, arc: Arc, fat: impl Fn(f32) -> f32) {
-        let steps = ((to - from) * 16.0).ceil().max(2.0) as usize;
+        let steps = ((to - from) * 16.0).ceil().max(3.0) as usize;
         let rings: Vec<Ring> = (0..=steps)
             .map(|step| {
                 let v = from + (to - from) * step as f32 / steps as f32;
@@ -189,6 +211,26 @@ impl Figure<'_> {
         let fat = if end { 0.0 } else { fat };
         let at = at + frame.y * ((t - 0.5) * size) + frame.z * ((front - back) * 0.5 * size);
         Ring::across(at, frame, (wide + fat) * size, ((front + back) * 0.5 + fat) * size, t)
+    }
+
+    /// The head's cross-sections from `from` to `to`, closer together towards its ends; `fat` is a function of t.
+    pub fn skull_rings(&self, from: f32, to: f32, fat: impl Fn(f32) -> f32) -> Vec<Ring> {
+        let steps = self.detail.head * 2 / 3;
+        (0..=steps)
+            .map(|step| {
+                // Evenly around a circle.
+                let t = 0.5 - 0.5 * sin_cos(180.0 * step as f32 / steps as f32).1;
+                let t = if step == 0 {
+                    0.0
+                } else if step == steps {
+                    1.0
+                } else {
+                    t
+                };
+                let t = from + (to - from) * t;
+                self.skull(t, fat(t))
+            })
+            .collect()
     }
 
     /// A point given in head heights from the head's middle.

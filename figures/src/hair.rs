@@ -2,7 +2,7 @@
 
 use crate::class;
 use crate::dice::Dice;
-use crate::figure::{Figure, HEAD_FACES, LIMB_FACES};
+use crate::figure::Figure;
 use crate::maths::{V3, mix, v3};
 use crate::mesh::{Arc, Ring, hanging};
 use crate::paint::{Colour, Paint, Pattern, hsv, rgb, times};
@@ -94,6 +94,10 @@ impl Hair {
         }
     }
 
+    pub fn covers_ears(&self) -> bool {
+        matches!(self.style, Style::Bob | Style::Long)
+    }
+
     fn paint(&self, cells: (f32, f32)) -> Paint {
         Paint {
             pattern: Pattern::Strands,
@@ -161,25 +165,19 @@ impl Hair {
             ragged: 0.04,
             seed: self.seed,
         }));
-        let heights: &[f32] = &[0.1, 0.2, 0.3, 0.42, 0.54, 0.66, 0.77, 0.86, 0.93, 0.98, 1.0];
         let crown = if bald_top { 0.72 } else { 1.0 };
         let size = figure.build.head;
-        let rings: Vec<Ring> = heights
-            .iter()
-            .filter(|&&t| t <= crown)
-            .map(|&t| {
-                // Thinner towards its edges; the crown is raised by as much as the sides are widened.
-                let mut ring = figure.skull(t, thick * (0.55 + 0.45 * t));
-                ring.at = ring.at + figure.head_frame().y * (thick * size * t * t * 0.9);
-                ring
-            })
-            .collect();
+        // Thinner towards its edges; the crown is raised by as much as the sides are widened.
+        let mut rings = figure.skull_rings(0.08, crown, |t| thick * (0.55 + 0.45 * t));
+        for ring in &mut rings {
+            ring.at = ring.at + figure.head_frame().y * (thick * size * ring.v * ring.v * 0.9);
+        }
         let head = figure.bones.head;
         let place = |_: f32, _: f32, at: V3| {
             let local = at - head.at;
             (local.dot(head.frame.x) / size, local.dot(head.frame.y) / size)
         };
-        let half = HEAD_FACES / 2;
+        let half = figure.detail.head / 2;
         if !bald_top {
             figure.mesh.tube_with(front, &rings, Arc { from: 0.0, to: 0.5, faces: half }, place);
         }
@@ -248,7 +246,7 @@ impl Hair {
             (from + away * (0.22 * size) - loose.y * (0.7 * long * size), 0.1 * size),
             (from + away * (0.2 * size) - loose.y * (long * size), 0.03 * size),
         ];
-        figure.mesh.rod(surface, &points, frame.x, LIMB_FACES);
+        figure.mesh.rod(surface, &points, frame.x, figure.detail.limb);
     }
 
     fn spikes(&self, figure: &mut Figure<'_>) {

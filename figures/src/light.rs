@@ -34,16 +34,17 @@ impl Light {
         Light { towards, lamp, sky, ground, ink, toon }
     }
 
-    /// `colour` lit: the normal is the surface's, towards or away from the viewer.
-    pub fn on(&self, colour: Colour, mut normal: V3, paint: &Paint, u: f32, v: f32) -> Colour {
+    /// How a surface is lit whose normal is `normal`, towards or away from the viewer.
+    pub fn on(&self, mut normal: V3, paint: &Paint, u: f32, v: f32) -> Lit {
         let inside = normal.z < 0.0;
         if inside {
             normal = -normal;
         }
         if paint.folds > 0.0 {
             let (x, y) = (u * paint.scale.0, v * paint.scale.1);
-            normal.x += paint.folds * (noise(x * 0.55, y * 0.8 + x * 0.25, paint.seed) - 0.5);
-            normal.y += paint.folds * (noise(x * 0.4 + y * 0.3, y * 0.7, paint.seed ^ 11) - 0.5);
+            let fold = paint.folds * (noise(x * 0.55, y * 0.8 + x * 0.25, paint.seed) - 0.5);
+            normal.x += fold;
+            normal.y -= 0.6 * fold;
         }
         let mut facing = normal.dot(self.towards) * 0.5 + 0.5;
         facing *= facing;
@@ -54,15 +55,29 @@ impl Light {
         let mut shade = if inside { 0.6 } else { 1.0 };
         shade *= 1.0 - self.ink * smooth(0.42, 0.12, normal.z) * 0.75;
         let ambient = blend(self.ground, self.sky, up);
-        let mut lit = [0, 1, 2].map(|i| colour[i] * (ambient[i] + self.lamp[i] * facing) * shade);
+        let gain = [0, 1, 2].map(|i| (ambient[i] + self.lamp[i] * facing) * shade);
+        let mut shine = [0.0; 3];
         if paint.gloss > 0.0 {
             // The lamp seen between the normal and the viewer, who looks along z.
             let half = (self.towards + v3(0.0, 0.0, 1.0)).unit();
-            let shine = normal.dot(half).max(0.0);
-            let shine = shine * shine * shine * shine;
-            let shine = shine * shine * shine * paint.gloss;
-            lit = [0, 1, 2].map(|i| lit[i] + shine * self.lamp[i] * 0.6);
+            let near = normal.dot(half).max(0.0);
+            let near = near * near * near * near;
+            let near = near * near * near * paint.gloss;
+            shine = self.lamp.map(|lamp| near * lamp * 0.6);
         }
-        lit
+        Lit { gain, shine }
+    }
+}
+
+/// What light makes of a colour.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lit {
+    gain: Colour,
+    shine: Colour,
+}
+
+impl Lit {
+    pub fn colour(&self, colour: Colour) -> Colour {
+        [0, 1, 2].map(|i| colour[i] * self.gain[i] + self.shine[i])
     }
 }

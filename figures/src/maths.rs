@@ -136,7 +136,7 @@ pub(crate) fn sin_cos(degrees: f32) -> (f32, f32) {
 
 fn sine(degrees: f32) -> f32 {
     let turns = degrees / 360.0;
-    let turns = turns - (turns + 0.5).floor();
+    let turns = turns - floor(turns + 0.5);
     // Folded to a quarter either side of zero, where the odd polynomial is good.
     let folded = if turns > 0.25 {
         0.5 - turns
@@ -161,7 +161,8 @@ pub(crate) fn mix(a: f32, b: f32, t: f32) -> f32 {
 
 /// From 0 at `from` to 1 at `to`, flat outside; `to` may be the lesser.
 pub(crate) fn smooth(from: f32, to: f32, x: f32) -> f32 {
-    let t = ((x - from) / (to - from)).clamp(0.0, 1.0);
+    let t = (x - from) / (to - from);
+    let t = if t > 0.0 { if t < 1.0 { t } else { 1.0 } } else { 0.0 };
     t * t * (3.0 - 2.0 * t)
 }
 
@@ -186,8 +187,15 @@ pub(crate) fn table(points: &[(f32, f32)], x: f32) -> f32 {
     last.1
 }
 
-/// A number in 0..1 that looks random, from two whole ones and a seed.
-pub(crate) fn hash(x: i32, y: i32, seed: u32) -> f32 {
+/// The greatest whole number not above `x`, for |x| below 2^31. The standard one is a call where the processor isn't
+/// known to have the instruction.
+pub(crate) fn floor(x: f32) -> f32 {
+    let whole = x as i32 as f32;
+    if whole > x { whole - 1.0 } else { whole }
+}
+
+/// Bits that look random, from two whole numbers and a seed.
+pub(crate) fn bits(x: i32, y: i32, seed: u32) -> u32 {
     let mut h = (x as u32).wrapping_mul(0x9E37_79B1)
         ^ (y as u32).wrapping_mul(0x85EB_CA77)
         ^ seed.wrapping_mul(0xC2B2_AE3D);
@@ -195,13 +203,18 @@ pub(crate) fn hash(x: i32, y: i32, seed: u32) -> f32 {
     h = h.wrapping_mul(0x2C1B_3C6D);
     h ^= h >> 12;
     h = h.wrapping_mul(0x297A_2D39);
-    h ^= h >> 15;
-    (h >> 8) as f32 / 16_777_216.0
+    h ^ (h >> 15)
+}
+
+/// A number in 0..1 that looks random, from two whole ones and a seed.
+pub(crate) fn hash(x: i32, y: i32, seed: u32) -> f32 {
+    (bits(x, y, seed) >> 8) as i32 as f32 * (1.0 / 16_777_216.0)
 }
 
 /// Smooth noise in 0..1 with hills about one unit wide.
+#[inline]
 pub(crate) fn noise(x: f32, y: f32, seed: u32) -> f32 {
-    let (fx, fy) = (x.floor(), y.floor());
+    let (fx, fy) = (floor(x), floor(y));
     let (ix, iy) = (fx as i32, fy as i32);
     let (tx, ty) = (x - fx, y - fy);
     let (tx, ty) = (tx * tx * (3.0 - 2.0 * tx), ty * ty * (3.0 - 2.0 * ty));

@@ -1,7 +1,7 @@
 //! Colours and the patterns of cloth, each a colour per point of a surface.
 
 use crate::dice::Dice;
-use crate::maths::{mix, noise, smooth, swing};
+use crate::maths::{floor, hash, mix, noise, smooth, swing};
 
 /// Red, green and blue in 0..1, as displayed.
 pub(crate) type Colour = [f32; 3];
@@ -23,7 +23,7 @@ pub(crate) const fn rgb(hex: u32) -> Colour {
 pub(crate) fn hsv(hue: f32, vivid: f32, bright: f32) -> Colour {
     let channel = |shift: f32| {
         let h = hue + shift;
-        let h = (h - h.floor()) * 6.0;
+        let h = (h - floor(h)) * 6.0;
         let full = ((h - 3.0).abs() - 1.0).clamp(0.0, 1.0);
         bright * mix(1.0, full, vivid)
     };
@@ -152,7 +152,7 @@ impl Paint {
 
     pub fn at(&self, u: f32, v: f32) -> Colour {
         let (x, y) = (u * self.scale.0, v * self.scale.1);
-        let wave = |t: f32| t - t.floor();
+        let wave = |t: f32| t - floor(t);
         match self.pattern {
             Pattern::Plain => self.base,
             Pattern::Stripes => self.choose(wave(y * 0.5) < 0.45),
@@ -165,8 +165,8 @@ impl Paint {
                 if thin { blend(colour, self.third, 0.8) } else { colour }
             }
             Pattern::Dots => {
-                let row = y.floor();
-                let (dx, dy) = (wave(x + 0.5 * (row - 2.0 * (row * 0.5).floor())) - 0.5, y - row - 0.5);
+                let row = floor(y);
+                let (dx, dy) = (wave(x + 0.5 * (row - 2.0 * floor(row * 0.5))) - 0.5, y - row - 0.5);
                 self.choose(dx * dx + dy * dy < 0.07)
             }
             Pattern::Fade => blend(self.base, self.second, smooth(0.15, 0.85, v.clamp(0.0, 2.0) * 0.7)),
@@ -185,8 +185,8 @@ impl Paint {
                 }
             }
             Pattern::Flowers => {
-                let (cx, cy) = (x.floor(), y.floor());
-                let jump = crate::maths::hash(cx as i32, cy as i32, self.seed);
+                let (cx, cy) = (floor(x), floor(y));
+                let jump = hash(cx as i32, cy as i32, self.seed);
                 let (dx, dy) = (x - cx - 0.35 - 0.3 * jump, y - cy - 0.65 + 0.3 * jump);
                 let r = dx * dx + dy * dy;
                 let petals = 0.05 + 0.05 * (dx * dx - dy * dy).abs() / r.max(1e-4);

@@ -8,7 +8,7 @@ use crate::class;
 use crate::dice::Dice;
 use crate::face::{Face, Mouth};
 use crate::families::{FAMILIES, Family, Seat};
-use crate::figure::Figure;
+use crate::figure::{Detail, Figure};
 use crate::garments::{Footwear, Neck, Outfit};
 use crate::hair::{self, Hair};
 use crate::kinds::Draw;
@@ -130,6 +130,7 @@ impl Looks {
             arms_from: if outfit.top.neck == Neck::Bare && jacket.is_none() { 0.0 } else { arms_from },
             legs: (legs_from, legs_to),
             feet: outfit.footwear == Footwear::Bare,
+            ears: !self.hair.covers_ears(),
         }
     }
 }
@@ -139,14 +140,15 @@ impl Person {
         self.habit.pose(self.phase)
     }
 
-    /// The body as triangles, in body heights, and their surfaces.
-    pub fn model(&self, mesh: &mut Mesh, surfaces: &mut Vec<Surface>) {
+    /// The body as triangles, in body heights, and their surfaces, for a frame that is `height` pixels high.
+    pub fn model(&self, height: f32, mesh: &mut Mesh, surfaces: &mut Vec<Surface>) {
         let pose = self.pose();
         let looks = &*self.looks;
         let bones = Skeleton::of(&looks.build, &pose);
         let mut face = looks.face.clone();
         (face.mouth, face.shut) = (self.mouth, self.shut);
-        let mut figure = Figure { build: &looks.build, bones: &bones, mesh, surfaces };
+        let detail = Detail::of(self.placement.scale * height);
+        let mut figure = Figure { build: &looks.build, bones: &bones, detail, mesh, surfaces };
         body::draw(&mut figure, looks.skin, &face, &looks.bare(), pose.arms.map(|arm| arm.curl));
         tailor::dress(&mut figure, &looks.outfit);
         looks.hair.draw(&mut figure, looks.outfit.hat.is_some());

@@ -2,8 +2,8 @@
 //!
 //! The picture is drawn in bands of rows so that depths stay in the cache and memory doesn't grow with the picture.
 
-use crate::light::Light;
-use crate::maths::V3;
+use crate::light::{Light, Lit};
+use crate::maths::{V3, floor};
 use crate::paint::Colour;
 use crate::surface::Surface;
 
@@ -77,17 +77,18 @@ impl Stage<'_> {
         let (wide, high) = (width as f32 * 2.0, height as f32 * 2.0);
         for (index, (corners, surface)) in self.triangles.iter().enumerate() {
             let [a, b, c] = corners.map(|corner| &self.points[corner as usize]);
-            let away = a.normal.z.max(b.normal.z).max(c.normal.z) < -0.12;
+            let away = more(a.normal.z, more(b.normal.z, c.normal.z)) < -0.12;
             if away && !self.surfaces[*surface as usize].open {
                 continue;
             }
-            let (left, right) = (a.x.min(b.x).min(c.x), a.x.max(b.x).max(c.x));
-            let (top, bottom) = (a.y.min(b.y).min(c.y), a.y.max(b.y).max(c.y));
+            let (left, right) = (less(a.x, less(b.x, c.x)), more(a.x, more(b.x, c.x)));
+            let (top, bottom) = (less(a.y, less(b.y, c.y)), more(a.y, more(b.y, c.y)));
             if right < 0.0 || left > wide || bottom < 0.0 || top > high {
                 continue;
             }
             // Between two rows or columns of samples: nothing is hit.
-            if (top - 0.5).ceil() > (bottom - 0.5).floor() || (left - 0.5).ceil() > (right - 0.5).floor() {
+            let misses = |low: f32, high: f32| floor(low + 0.5) == floor(high + 0.5) && low != high;
+            if misses(top.max(-8.0), bottom) || misses(left.max(-8.0), right) {
                 continue;
             }
             let from = top.max(0.0) as usize / (BAND * 2);
@@ -109,43 +110,64 @@ impl Stage<'_> {
         let inverse = 1.0 / area;
         let rows = (samples.len() / row) as f32;
         let offset = first_row as f32;
-        let top = (a.y.min(b.y).min(c.y) - offset - 0.5).ceil().max(0.0) as usize;
-        let bottom = (a.y.max(b.y).max(c.y) - offset - 0.5).floor().min(rows - 1.0);
-        let left = (a.x.min(b.x).min(c.x) - 0.5).ceil().max(0.0) as usize;
-        let right = (a.x.max(b.x).max(c.x) - 0.5).floor().min(row as f32 - 1.0);
+        let top = ceiling((less(a.y, less(b.y, c.y)) - offset - 0.5).max(0.0)) as usize;
+        let bottom = floor((more(a.y, more(b.y, c.y)) - offset - 0.5).min(rows - 1.0));
+        let left = (less(a.x, less(b.x, c.x)) - 0.5).max(0.0);
+        let right = (more(a.x, more(b.x, c.x)) - 0.5).min(row as f32 - 1.0);
         if bottom < 0.0 || right < 0.0 {
             return;
         }
         // Shares of b and c, and how they change along a row and down a column.
         let (wb_x, wb_y) = ((c.y - a.y) * inverse, (a.x - c.x) * inverse);
         let (wc_x, wc_y) = ((a.y - b.y) * inverse, (b.x - a.x) * inverse);
+        // Each edge as `share(dx) = slope * dx + start`, the slope's inverse ready.
+        let slopes = [wb_x, wc_x, -wb_x - wc_x];
+        let inverses = slopes.map(|slope| -1.0 / slope);
         let cut = &self.surfaces[*surface as usize].cut;
         let cut = if cut.is_nothing() { None } else { Some(cut) };
         let (zb, zc) = (b.z - a.z, c.z - a.z);
+        let z_x = wb_x * zb + wc_x * zc;
         for y in top..=bottom as usize {
             let dy = y as f32 + offset + 0.5 - a.y;
-            for x in left..=right as usize {
-                let dx = x as f32 + 0.5 - a.x;
-                let wb = dx * wb_x + dy * wb_y;
-                let wc = dx * wc_x + dy * wc_y;
-                if wb < -1e-6 || wc < -1e-6 || wb + wc > 1.000_001 {
-                    continue;
+            let (wb, wc) = (dy * wb_y, dy * wc_y);
+            // A hair too wide: neighbours overlap rather than leave a gap, and the depths decide.
+            const HAIR: f32 = 1e-3;
+            let (mut from, mut to) = (left - HAIR, right + HAIR);
+            for (edge, start) in [wb, wc, 1.0 - wb - wc].into_iter().enumerate() {
+                let at = start * inverses[edge] + a.x - 0.5;
+                if slopes[edge] > 0.0 {
+                    from = more(from, at - HAIR);
+                } else if slopes[edge] < 0.0 {
+                    to = less(to, at + HAIR);
+                } else if start < 0.0 {
+                    to = -1.0;
                 }
-                let z = a.z + wb * zb + wc * zc;
-                let sample = &mut samples[y * row + x];
-                if z <= sample.z {
-                    continue;
-                }
-                if let Some(cut) = cut {
-                    let (u, v) = (
-                        a.u + wb * (b.u - a.u) + wc * (c.u - a.u),
-                        a.v + wb * (b.v - a.v) + wc * (c.v - a.v),
-                    );
-                    if !cut.keeps(u, v) {
-                        continue;
+            }
+            if to < from || to < 0.0 {
+                continue;
+            }
+            let (from, to) = (nearest(more(0.0, from) + 0.4999), nearest(to - 0.4999).min(row - 1));
+            if from > to {
+                continue;
+            }
+            let first = from as f32 + 0.5 - a.x;
+            let mut z = a.z + wb * zb + wc * zc + z_x * first;
+            let line = &mut samples[y * row + from..=y * row + to];
+            for (step, sample) in line.iter_mut().enumerate() {
+                if z > sample.z {
+                    let kept = cut.is_none_or(|cut| {
+                        let dx = first + step as f32;
+                        let (wb, wc) = (wb + wb_x * dx, wc + wc_x * dx);
+                        cut.keeps(
+                            a.u + wb * (b.u - a.u) + wc * (c.u - a.u),
+                            a.v + wb * (b.v - a.v) + wc * (c.v - a.v),
+                        )
+                    });
+                    if kept {
+                        *sample = Sample { z, triangle };
                     }
                 }
-                *sample = Sample { z, triangle };
+                z += z_x;
             }
         }
     }
@@ -156,43 +178,72 @@ impl Stage<'_> {
         let mut colours = [background; 4];
         let mut labels = [0u8; 4];
         let mut surfaces = [u32::MAX; 4];
+        let mut lit = [Lit::default(); 4];
         let same = four[1..].iter().all(|sample| sample.triangle == four[0].triangle);
         for i in 0..4 {
             if four[i].triangle == NOBODY {
                 continue;
             }
-            let surface = self.triangles[four[i].triangle as usize].1;
-            surfaces[i] = surface;
-            let fine = self.surfaces[surface as usize].is_fine();
-            if !fine && let Some(known) = (0..i).find(|&before| surfaces[before] == surface) {
+            let (corners, number) = &self.triangles[four[i].triangle as usize];
+            surfaces[i] = *number;
+            let surface = self.surfaces[*number as usize];
+            let known = (0..i).find(|&before| surfaces[before] == *number);
+            let fine = surface.is_fine();
+            if !fine && let Some(known) = known {
                 colours[i] = colours[known];
                 labels[i] = labels[known];
                 continue;
             }
             let (dx, dy) =
                 if same && !fine { (1.0, 1.0) } else { ((i % 2) as f32 + 0.5, (i / 2) as f32 + 0.5) };
-            let at = (x as f32 * 2.0 + dx, y as f32 * 2.0 + dy);
-            (labels[i], colours[i]) = self.shade(light, four[i].triangle, at);
+            let [a, b, c] = corners.map(|corner| &self.points[corner as usize]);
+            let [wa, wb, wc] = shares([a, b, c], (x as f32 * 2.0 + dx, y as f32 * 2.0 + dy));
+            let (u, v) = (a.u * wa + b.u * wb + c.u * wc, a.v * wa + b.v * wb + c.v * wc);
+            // Light changes slowly: once per surface and pixel is enough, whatever the pattern.
+            lit[i] = match known {
+                Some(known) => lit[known],
+                None => {
+                    light.on((a.normal * wa + b.normal * wb + c.normal * wc).unit(), &surface.paint, u, v)
+                }
+            };
+            let (label, colour) = surface.at(u, v);
+            labels[i] = label;
+            colours[i] = lit[i].colour(colour);
         }
         canvas.colours[index] =
             [0, 1, 2].map(|channel| colours.iter().map(|colour| colour[channel]).sum::<f32>() * 0.25);
         canvas.labels[index] = most(&labels, &four);
     }
+}
 
-    fn shade(&self, light: &Light, triangle: u32, (x, y): (f32, f32)) -> (u8, Colour) {
-        let (corners, surface) = &self.triangles[triangle as usize];
-        let [a, b, c] = corners.map(|corner| &self.points[corner as usize]);
-        let inverse = 1.0 / ((b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x));
-        let (dx, dy) = (x - a.x, y - a.y);
-        let wb = ((dx * (c.y - a.y) - dy * (c.x - a.x)) * inverse).clamp(0.0, 1.0);
-        let wc = ((dy * (b.x - a.x) - dx * (b.y - a.y)) * inverse).clamp(0.0, 1.0 - wb);
-        let wa = 1.0 - wb - wc;
-        let (u, v) = (a.u * wa + b.u * wb + c.u * wc, a.v * wa + b.v * wb + c.v * wc);
-        let normal = (a.normal * wa + b.normal * wb + c.normal * wc).unit();
-        let surface = &self.surfaces[*surface as usize];
-        let (label, colour) = surface.at(u, v);
-        (label, light.on(colour, normal, &surface.paint, u, v))
-    }
+/// How much each corner of a triangle has to say at a point.
+fn shares([a, b, c]: [&Point; 3], (x, y): (f32, f32)) -> [f32; 3] {
+    let inverse = 1.0 / ((b.x - a.x) * (c.y - a.y) - (b.y - a.y) * (c.x - a.x));
+    let (dx, dy) = (x - a.x, y - a.y);
+    let wb = ((dx * (c.y - a.y) - dy * (c.x - a.x)) * inverse).clamp(0.0, 1.0);
+    let wc = ((dy * (b.x - a.x) - dx * (b.y - a.y)) * inverse).clamp(0.0, 1.0 - wb);
+    [1.0 - wb - wc, wb, wc]
+}
+
+/// The nearest whole number to an `x` in 0..4194304: what a sum leaves no bits for is rounded away. Cheaper than a
+/// cast, which must mind what doesn't fit.
+fn nearest(x: f32) -> usize {
+    const WHOLE: f32 = 8_388_608.0;
+    ((more(0.0, x) + WHOLE).to_bits() & 0x007F_FFFF) as usize
+}
+
+/// The greater; of a number and no number, `a`. One instruction, where `f32::max` must mind both.
+fn more(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
+
+/// The lesser, likewise.
+fn less(a: f32, b: f32) -> f32 {
+    if b < a { b } else { a }
+}
+
+fn ceiling(x: f32) -> f32 {
+    -floor(-x)
 }
 
 /// The label that most samples have; of equally many, the nearest's.

@@ -76,6 +76,8 @@ pub(crate) enum Framing {
     Upper,
     /// Head and shoulders.
     Close,
+    /// A face that fills most of the frame.
+    Face,
     /// Partly past the frame's left or right edge.
     Edge,
 }
@@ -113,12 +115,13 @@ impl Scene {
             .iter()
             .map(|person| {
                 let (mut mesh, mut surfaces) = (Mesh::default(), Vec::new());
-                person.model(&mut mesh, &mut surfaces);
+                person.model(down, &mut mesh, &mut surfaces);
                 (mesh, surfaces)
             })
             .collect();
         let mut stage = Stage::default();
-        for (person, (mesh, surfaces)) in self.people.iter().zip(&models) {
+        // Those in front first: what they hide is then never drawn.
+        for (person, (mesh, surfaces)) in self.people.iter().zip(&models).rev() {
             person.enter(mesh, surfaces, (across * 2.0, down * 2.0), &mut stage);
         }
         stage.draw(&self.light, &mut Canvas { width, height, colours: &mut colours, labels: &mut labels });
@@ -128,13 +131,8 @@ impl Scene {
 
     /// The background, out of focus where it is, with the people's shadows on the ground.
     fn backdrop(&self, width: usize, height: usize, (across, down): (f32, f32)) -> Vec<Colour> {
-        let soft = 0.5 / down;
         let background = &*self.background;
-        let mut colours = Vec::with_capacity(width * height);
-        for y in 0..height {
-            let fy = (y as f32 + 0.5) / down;
-            colours.extend((0..width).map(|x| background.at((x as f32 + 0.5) / across, fy, soft)));
-        }
+        let mut colours = background.paint(width, height, (across, down));
         degrade::blur(&mut colours, width, height, (background.blur * across, background.blur * down));
         for person in &self.people {
             let Placement { x, y, scale, .. } = person.placement;
@@ -165,8 +163,9 @@ fn sample_people(dice: &mut Dice, draw: &Draw, count: usize, aspect: f32) -> Vec
     let pitch = dice.range(-6.0, 16.0);
     let framing = match dice.below(20) {
         0..=8 => Framing::Whole,
-        9..=13 => Framing::Upper,
-        14..=17 => Framing::Close,
+        9..=12 => Framing::Upper,
+        13..=15 => Framing::Close,
+        16..=18 => Framing::Face,
         _ => Framing::Edge,
     };
     // They stand side by side, a little out of step, so that some overlap and all are seen.
@@ -178,13 +177,21 @@ fn sample_people(dice: &mut Dice, draw: &Draw, count: usize, aspect: f32) -> Vec
             let phase = dice.unit();
             let slot = ((index + first) % count) as f32;
             let x = aspect * (slot + 0.5 + dice.about(0.42)) / count as f32;
-            let yaw = yaw(dice);
+            let mut yaw = yaw(dice);
             let distance = dice.range(2.6, 8.0);
-            // Somebody behind a close-up is farther away.
+            // Somebody behind a close-up is farther away; the last is in front.
             let framing = match framing {
+                // Head to toe is all there is of who lies.
+                _ if habit.family.name == "lying" => Framing::Whole,
                 Framing::Close | Framing::Upper if index + 1 < count && dice.chance(0.6) => Framing::Upper,
+                Framing::Face if index + 1 < count => Framing::Close,
+                Framing::Edge if index > 0 && dice.chance(0.7) => Framing::Whole,
                 framing => framing,
             };
+            if framing == Framing::Face && dice.chance(0.85) {
+                // A face fills the frame to be seen.
+                yaw = dice.about(55.0) - 0.6 * habit.pose(phase).turn;
+            }
             let mut person = Person {
                 mouth: looks.face.mouth,
                 shut: looks.face.shut,
@@ -211,9 +218,7 @@ pub(crate) fn frame(person: &mut Person, framing: Framing, dice: &mut Dice, aspe
     let placement = &mut person.placement;
     match framing {
         Framing::Whole | Framing::Edge => {
-            // The square makes smaller ones less likely: half of the people fill more than 70 % of the frame.
-            let most = if framing == Framing::Edge { 1.3 } else { 1.0 };
-            let share = most - (most - 0.3) * dice.unit() * dice.unit().max(0.15);
+            let share = if framing == Framing::Edge { dice.range(0.4, 1.3) } else { dice.range(0.3, 1.0) };
             placement.scale = (share / high).min(0.98 * aspect.max(0.6) / wide.max(0.1));
             let room = (1.0 - high * placement.scale).max(0.0);
             let floor = 1.0 - room * dice.range(0.0, 0.55) - bottom * placement.scale;
@@ -229,21 +234,29 @@ pub(crate) fn frame(person: &mut Person, framing: Framing, dice: &mut Dice, aspe
             // Inside the frame where there is room.
             let (l, r) = (left * placement.scale, right * placement.scale);
             if r - l < aspect {
-                placement.x = placement.x.clamp(-l, aspect - r);
+                placement.x = placement.x.max(-l).min(aspect - r);
             }
         }
-        Framing::Upper | Framing::Close => {
-            let close = framing == Framing::Close;
-            placement.scale = if close { dice.range(2.2, 4.2) } else { dice.range(1.1, 2.1) };
-            if count > 1 && close {
+        Framing::Upper | Framing::Close | Framing::Face => {
+            let size = person.looks.build.head;
+            // The head stays in the frame, near its top; of a face the hair may be cut off.
+            let room;
+            (placement.scale, room) = match framing {
+                Framing::Face => (dice.range(0.65, 1.25) / size, dice.range(-0.2, 0.12)),
+                Framing::Close => (dice.range(0.35, 0.65) / size, dice.range(0.02, 0.3)),
+                _ => (dice.range(1.1, 2.1), dice.range(0.0, 0.15)),
+            };
+            if count > 1 && framing == Framing::Close {
                 placement.scale *= 0.8;
             }
-            // The head stays in the frame, near its top.
-            let room = if close { dice.range(0.02, 0.3) } else { dice.range(0.0, 0.15) };
             let (head_x, head_top) = head(person);
             let placement = &mut person.placement;
             placement.y = room - head_top * placement.scale;
-            let x = if count == 1 { aspect * (0.5 + dice.about(0.28)) } else { placement.x };
+            let x = if count == 1 || framing == Framing::Face {
+                aspect * (0.5 + dice.about(0.28))
+            } else {
+                placement.x
+            };
             placement.x = x - head_x * placement.scale;
         }
     }
@@ -273,4 +286,100 @@ fn head(person: &Person) -> (f32, f32) {
     let unit = Placement { x: 0.0, y: 0.0, scale: 1.0, ..person.placement };
     let (x, y, _) = unit.project(person.placement.turn() * bones.head.at);
     (x, y - build.head * 0.62)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::background::SCENERIES;
+    use crate::paint::PATTERNS;
+
+    fn scenes(kinds: Kinds) -> impl Iterator<Item = Scene> {
+        (0..200).map(move |seed| Scene::sample(seed, &SceneOptions { kinds, ..SceneOptions::default() }))
+    }
+
+    /// Which of a scene's choices are held out of training.
+    fn held_out(scene: &Scene) -> Vec<bool> {
+        let pattern = |wanted| PATTERNS.iter().any(|&(pattern, _, held)| pattern == wanted && held);
+        let mut found =
+            vec![SCENERIES.iter().any(|&(scenery, _, held)| scenery == scene.background.scenery && held)];
+        for person in &scene.people {
+            let outfit = &person.looks.outfit;
+            found.extend([person.habit.family.held_out, outfit.top.held_out, outfit.bottom.held_out]);
+            found.push(pattern(outfit.top_paint.pattern));
+        }
+        found
+    }
+
+    #[test]
+    fn training_sees_nothing_that_is_held_out() {
+        assert!(scenes(Kinds::Training).all(|scene| !held_out(&scene).contains(&true)));
+        for scene in scenes(Kinds::Training) {
+            let outfits = scene.people.iter().map(|person| &person.looks.outfit);
+            for outfit in outfits {
+                let jacket = outfit.jacket.iter().map(|jacket| jacket.paint.pattern);
+                let patterns = [outfit.bottom_paint.pattern, outfit.sock.pattern];
+                for worn in patterns.into_iter().chain(jacket) {
+                    assert!(PATTERNS.iter().all(|&(pattern, _, held)| pattern != worn || !held), "{worn:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_held_out_is_all_there_is_for_a_test() {
+        assert!(scenes(Kinds::HeldOut).all(|scene| !held_out(&scene).contains(&false)));
+    }
+
+    #[test]
+    fn left_and_right_swap_between_front_and_back() {
+        let middle = |picture: &Picture, label: u8| {
+            let columns: Vec<usize> = (0..picture.labels.len())
+                .filter(|&index| picture.labels[index] == label)
+                .map(|index| index % picture.width)
+                .collect();
+            columns.iter().sum::<usize>() as f32 / columns.len() as f32
+        };
+        let options = SceneOptions { people: 1..=1, degrade: false, aspect: 1.0, ..SceneOptions::default() };
+        let mut scene = Scene::sample(1, &options);
+        let person = &mut scene.people[0];
+        let mut habit = Habit::clone(&person.habit);
+        habit.family = &crate::families::FAMILIES[6];
+        habit.jitter = crate::pose::Pose::default();
+        person.habit = Arc::new(habit);
+        assert_eq!(person.habit.family.name, "arms out");
+        person.placement =
+            Placement { yaw: 0.0, pitch: 0.0, x: 0.5, y: 0.95, scale: 0.8, distance: 6.0, layer: 0.0 };
+        let front = scene.render(200, 200);
+        scene.people[0].placement.yaw = 180.0;
+        let back = scene.render(200, 200);
+        // Seen from the front, the person's left is at the picture's right.
+        assert!(middle(&front, class::LEFT_HAND) > middle(&front, class::RIGHT_HAND) + 50.0);
+        assert!(middle(&back, class::RIGHT_HAND) > middle(&back, class::LEFT_HAND) + 50.0);
+    }
+
+    #[test]
+    fn people_are_of_all_heights() {
+        let mut bins = [0; 4];
+        for scene in scenes(Kinds::Training) {
+            for person in &scene.people {
+                let (_, top, _, bottom) = extent(person);
+                let share = (bottom - top) * person.placement.scale;
+                bins[if share < 0.5 {
+                    0
+                } else if share < 0.8 {
+                    1
+                } else if share < 1.05 {
+                    2
+                } else {
+                    3
+                }] += 1;
+            }
+        }
+        let all: i32 = bins.iter().sum();
+        assert!(
+            bins.iter().all(|&bin| bin * 12 > all),
+            "less than half, 0.8 and all of the frame, more: {bins:?}"
+        );
+    }
 }

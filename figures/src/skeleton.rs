@@ -130,7 +130,7 @@ impl Skeleton {
             // A raised arm lifts its shoulder.
             let raised = (out.max(forward) / 180.0).clamp(0.0, 1.0);
             let shoulder = neck_at - chest_frame.y * (0.058 * below - 0.035 * raised)
-                + chest_frame.x * (mirror * (0.098 - 0.012 * raised) * mix(1.0, build.shoulders, 0.9));
+                + chest_frame.x * (mirror * (0.094 - 0.012 * raised) * mix(1.0, build.shoulders, 0.9));
             let upper =
                 chest_frame * M3::about_z(mirror * out) * M3::about_x(-forward) * M3::about_y(mirror * twist);
             let middle = shoulder - upper.y * (0.165 * below);

@@ -2,7 +2,7 @@
 
 use crate::face::Face;
 use crate::garments::Mark;
-use crate::maths::{mix, noise, smooth};
+use crate::maths::{floor, mix, noise, smooth};
 use crate::paint::{Colour, Paint};
 
 /// The class of a surface's points.
@@ -65,26 +65,31 @@ impl Cut {
         match *self {
             Cut::Nothing => true,
             Cut::Neckline { top, front, back, width, pointed } => {
-                let turn = u - u.floor();
+                let turn = u - floor(u);
                 let (off, depth) = if turn < 0.5 { (turn - 0.25, front) } else { (turn - 0.75, back) };
                 let across = (off.abs() / width).min(1.0);
                 let edge = if pointed { 1.0 - across } else { 1.0 - across * across };
                 v < top - depth * edge
             }
             Cut::Straps { edge, apart, strap, top } => {
-                let turn = u - u.floor();
+                let turn = u - floor(u);
                 let (off, lower) = if turn < 0.5 { (turn - 0.25, edge) } else { (turn - 0.75, edge - 0.04) };
                 v < lower || (v < top && (off.abs() - apart).abs() < strap)
             }
             Cut::Hairline { forehead, side, ragged, part, seed } => {
                 let line = mix(forehead, side, smooth(0.2, 0.37, u.abs()))
-                    + part * u * (1.0 - smooth(0.15, 0.35, u.abs()))
-                    + ragged * (noise(u * 14.0, 0.0, seed) - 0.5);
-                v > line
+                    + part * u * (1.0 - smooth(0.15, 0.35, u.abs()));
+                above(v - line, ragged, u * 14.0, seed)
             }
-            Cut::Hem { at, ragged, seed } => v > at + ragged * (noise(u * 30.0, 0.0, seed) - 0.5),
+            Cut::Hem { at, ragged, seed } => above(v - at, ragged, u * 30.0, seed),
         }
     }
+}
+
+/// Whether a point `high` above a line is above its ragged edge.
+fn above(high: f32, ragged: f32, along: f32, seed: u32) -> bool {
+    // Most points are far from the edge and need no noise.
+    if high.abs() > 0.5 * ragged { high > 0.0 } else { high > ragged * (noise(along, 0.0, seed) - 0.5) }
 }
 
 /// A mark on the front of a trunk, where u is near 0.25 and v is the spine's.
@@ -104,7 +109,7 @@ impl Marked {
         match self.mark {
             Mark::Nothing => false,
             Mark::Buttons => {
-                let step = (v * 9.0) - (v * 9.0).floor() - 0.5;
+                let step = v * 9.0 - floor(v * 9.0) - 0.5;
                 x.abs() < 0.0022 || (x * x + step * step * 0.0016 < 0.00004)
             }
             Mark::Zip => x.abs() < 0.004,

@@ -1,7 +1,7 @@
 //! Clothes put on a body: shells over its limbs and trunk.
 
 use crate::class;
-use crate::figure::{Figure, LIMB_FACES, TRUNK_FACES, arm_radius, leg_radius};
+use crate::figure::{Figure, arm_radius, leg_radius};
 use crate::garments::{Footwear, Jacket, Neck, Outfit};
 use crate::maths::{V3, mix, smooth};
 use crate::mesh::{Arc, Ring};
@@ -20,7 +20,7 @@ pub(crate) fn dress(figure: &mut Figure<'_>, outfit: &Outfit) {
         bottom(figure, outfit);
     } else {
         let briefs = figure.surface(Surface::open(class::LOWER_CLOTHING, outfit.bottom_paint.clone()));
-        figure.wrap_trunk(briefs, 0.0, 0.25, Arc::whole(TRUNK_FACES), |_| 0.004);
+        figure.wrap_trunk(briefs, 0.0, 0.25, Arc::whole(figure.detail.trunk), |_| 0.004);
     }
     if outfit.top.neck != Neck::Bare {
         top(figure, outfit);
@@ -53,16 +53,17 @@ fn top(figure: &mut Figure<'_>, outfit: &Outfit) {
     // It hangs from the chest: wider below, unless it is tucked in.
     let hem = outfit.top_hem;
     let tucked = hem > 0.17 || outfit.skirt > 0.0;
-    let hang = if tucked { 0.0 } else { 0.6 };
-    figure.wrap_trunk(surface, hem, 1.0, Arc::whole(TRUNK_FACES), |v| {
-        loose * (1.0 - 0.35 * smooth(0.85, 1.0, v)) + loose * hang * smooth(0.5, 0.1, v)
+    // Outside of the trousers, whose legs are wider than the hips.
+    let hang = if tucked { 0.0 } else { (0.022 - loose).max(0.005) };
+    figure.wrap_trunk(surface, hem, 1.0, Arc::whole(figure.detail.trunk), |v| {
+        loose * (1.0 - 0.35 * smooth(0.85, 1.0, v)) + hang * smooth(0.45, 0.24, v)
     });
     if outfit.sleeve > 0.1 {
         sleeves(figure, &outfit.top_paint, class::UPPER_CLOTHING, outfit.sleeve, loose * 0.75);
     }
     match kind.neck {
-        Neck::Collar => collar(figure, &paint, 0.012, 0.55),
-        Neck::Roll => collar(figure, &paint, 0.008, 1.15),
+        Neck::Collar => collar(figure, &paint, 0.012, 0.55, 0.09),
+        Neck::Roll => collar(figure, &paint, 0.008, 1.15, 0.0),
         Neck::Hood => hood(figure, &paint),
         _ => {}
     }
@@ -85,8 +86,9 @@ fn sleeves(figure: &mut Figure<'_>, cloth: &Paint, class: u8, to: f32, loose: f3
     let surface = figure.surface(Surface::open(class, cloth.fitted(LIMB_ROUND * 0.75, 0.16)));
     for side in 0..2 {
         let arm = figure.bones.arms[side];
-        figure.sleeve(surface, &arm, (-0.02, to), true, LIMB_FACES, |v| {
-            // A cuff at the wrist; a short sleeve stands off.
+        figure.sleeve(surface, &arm, (-0.02, to), true, figure.detail.limb, |v| {
+            // Close at the shoulder; a cuff at the wrist; a short sleeve stands off.
+            let loose = loose * (0.45 + 0.55 * smooth(-0.02, 0.35, v));
             let cuff =
                 if to > 1.6 { 1.0 - 0.5 * smooth(to - 0.12, to, v) } else { 1.0 + 0.7 * smooth(0.2, to, v) };
             arm_radius(build, v) + loose * cuff
@@ -94,8 +96,8 @@ fn sleeves(figure: &mut Figure<'_>, cloth: &Paint, class: u8, to: f32, loose: f3
     }
 }
 
-/// A band around the neck, standing up by `high` of the neck.
-fn collar(figure: &mut Figure<'_>, paint: &Paint, off: f32, high: f32) {
+/// A band around the neck, standing up by `high` of the neck and open in front by `gap` turns either side.
+fn collar(figure: &mut Figure<'_>, paint: &Paint, off: f32, high: f32, gap: f32) {
     let surface =
         figure.surface(Surface::open(class::UPPER_CLOTHING, Paint { scale: (2.0, 1.0), ..paint.clone() }));
     let neck = figure.bones.neck;
@@ -104,7 +106,8 @@ fn collar(figure: &mut Figure<'_>, paint: &Paint, off: f32, high: f32) {
     let base = neck.at - neck.frame.y * 0.008;
     let rings = [(0.0, 1.25), (0.5, 1.02), (1.0, 1.0)]
         .map(|(t, by)| Ring::across(base.to(top, t * high), neck.frame, wide * by, wide * by, 0.5 * t));
-    figure.mesh.tube(surface, &rings, Arc::whole(LIMB_FACES + 4));
+    let faces = figure.detail.limb + 4;
+    figure.mesh.tube(surface, &rings, Arc { from: 0.25 + gap, to: 1.25 - gap, faces });
 }
 
 /// A hood lying on the back.
@@ -128,7 +131,7 @@ fn jacket(figure: &mut Figure<'_>, outfit: &Outfit, jacket: &Jacket) {
     let paint = jacket.paint.fitted(TRUNK_ROUND, SPINE);
     let surface = figure.surface(Surface::open(class::UPPER_CLOTHING, paint));
     // u = 0.25 is the front: it starts on one side of it and goes round the back to the other.
-    let arc = Arc { from: 0.25 + jacket.gap, to: 1.25 - jacket.gap, faces: TRUNK_FACES };
+    let arc = Arc { from: 0.25 + jacket.gap, to: 1.25 - jacket.gap, faces: figure.detail.trunk };
     figure.wrap_trunk(surface, jacket.hem, 0.985, arc, |v| {
         loose * (1.0 - 0.3 * smooth(0.85, 1.0, v)) + 0.012 * smooth(0.5, 0.1, v)
     });
@@ -153,7 +156,7 @@ fn bottom(figure: &mut Figure<'_>, outfit: &Outfit) {
     let waist =
         figure.surface(Surface::open(class::LOWER_CLOTHING, outfit.bottom_paint.fitted(TRUNK_ROUND, SPINE)));
     let rise = if kind.name == "briefs" { 0.2 } else { 0.36 };
-    figure.wrap_trunk(waist, 0.0, rise, Arc::whole(TRUNK_FACES), |_| 0.006);
+    figure.wrap_trunk(waist, 0.0, rise, Arc::whole(figure.detail.trunk), |_| 0.006);
     if kind.skirt {
         let paint = outfit.bottom_paint.fitted(TRUNK_ROUND * 1.4, LEG);
         skirt(figure, &paint, class::LOWER_CLOTHING, (0.3, outfit.bottom_long), 0.008, outfit.flare, 0.0);
@@ -165,7 +168,7 @@ fn bottom(figure: &mut Figure<'_>, outfit: &Outfit) {
     let base = if to < 0.15 { 0.003 } else { 0.0055 };
     for side in 0..2 {
         let leg = figure.bones.legs[side];
-        figure.sleeve(surface, &leg, (0.0, to), true, LIMB_FACES, |v| {
+        figure.sleeve(surface, &leg, (0.0, to), true, figure.detail.limb, |v| {
             leg_radius(build, v) + base + flare * smooth(0.15, to.max(0.9), v) + 0.25 * flare
         });
     }
@@ -195,22 +198,24 @@ fn skirt(
     for step in 0..=steps {
         let v = mix(0.22, to.max(0.3), step as f32 / steps as f32);
         let [left, right] = [legs[0].along(v), legs[1].along(v)];
-        let radius = leg_radius(figure.build, v) + off + flare * smooth(0.0, 1.0, v);
         let at = (left.at + right.at) * 0.5;
         let down = (left.frame.y + right.frame.y).unit();
         let across = left.at - right.at;
+        // Over the lap of who sits it lies close.
+        let flare = flare * (down.y * 1.3).clamp(0.1, 1.0);
+        let radius = leg_radius(figure.build, v) * 1.12 + off + flare * smooth(0.0, 1.0, v);
         let level = |d: V3| d - down * d.dot(down);
         let wide = (across.dot(pelvis.x).max(0.0)) * 0.5 + radius;
         let forth = level(across - pelvis.x * across.dot(pelvis.x)) * 0.5;
         let x = level(pelvis.x).unit();
         let z = x.cross(down).unit();
-        let deep = radius * 1.05 + 0.35 * forth.length();
+        let deep = radius * 1.12 + mix(0.15, 0.5, down.y.max(0.0)) * forth.length();
         rings.push(Ring { at, ax: x * wide + forth * 0.8, ay: z * deep, v });
     }
     let arc = if gap > 0.0 {
-        Arc { from: 0.25 + gap, to: 1.25 - gap, faces: TRUNK_FACES }
+        Arc { from: 0.25 + gap, to: 1.25 - gap, faces: figure.detail.trunk }
     } else {
-        Arc::whole(TRUNK_FACES)
+        Arc::whole(figure.detail.trunk)
     };
     figure.mesh.tube(surface, &rings, arc);
 }
@@ -222,7 +227,7 @@ fn feet(figure: &mut Figure<'_>, outfit: &Outfit) {
         if outfit.sock_top < 1.99 && outfit.footwear != Footwear::Bare {
             let sock = figure.surface(Surface::open(class::SOCK[side], outfit.sock.fitted(0.16, LEG)));
             let top = outfit.sock_top;
-            figure.sleeve(sock, &leg, (top, 2.0), false, LIMB_FACES, |v| {
+            figure.sleeve(sock, &leg, (top, 2.0), false, figure.detail.limb, |v| {
                 leg_radius(build, v) + 0.0035 + 0.002 * smooth(top + 0.08, top, v)
             });
         }
@@ -232,7 +237,7 @@ fn feet(figure: &mut Figure<'_>, outfit: &Outfit) {
                 let surface =
                     figure.surface(Surface::closed(class::SOCK[side], outfit.sock.fitted(0.1, 0.12)));
                 let rings = crate::body::foot_rings(figure, side, 0.003, 0.95);
-                figure.mesh.tube(surface, &rings, Arc::whole(LIMB_FACES));
+                figure.mesh.tube(surface, &rings, Arc::whole(figure.detail.limb));
                 let half = crate::maths::v3(0.026, 0.025, 0.029);
                 figure.mesh.blob(surface, leg.end - leg.tip.y * 0.006, leg.tip, half, 10);
             }
@@ -247,7 +252,7 @@ fn shoe(figure: &mut Figure<'_>, outfit: &Outfit, side: usize) {
     let upper = figure.surface(Surface::closed(class, Paint::glossy(outfit.shoe, 0.25)));
     let sole = figure.surface(Surface::closed(class, Paint::plain(outfit.sole)));
     let rings = crate::body::foot_rings(figure, side, 0.006, 1.0);
-    figure.mesh.tube(upper, &rings, Arc::whole(LIMB_FACES + 2));
+    figure.mesh.tube(upper, &rings, Arc::whole(figure.detail.limb + 2));
     let flat: Vec<Ring> = rings
         .iter()
         .map(|ring| {
@@ -260,7 +265,7 @@ fn shoe(figure: &mut Figure<'_>, outfit: &Outfit, side: usize) {
             }
         })
         .collect();
-    figure.mesh.tube(sole, &flat, Arc::whole(LIMB_FACES));
+    figure.mesh.tube(sole, &flat, Arc::whole(figure.detail.limb));
     let laces = figure.surface(Surface::closed(class, Paint::plain(outfit.sole)));
     for step in 0..3 {
         let z = 0.03 + 0.015 * step as f32;
@@ -270,5 +275,5 @@ fn shoe(figure: &mut Figure<'_>, outfit: &Outfit, side: usize) {
     }
     let build = figure.build;
     let top = if outfit.footwear == Footwear::Boots { outfit.shaft } else { 1.93 };
-    figure.sleeve(upper, &leg, (top, 2.0), false, LIMB_FACES, |v| leg_radius(build, v) + 0.006);
+    figure.sleeve(upper, &leg, (top, 2.0), false, figure.detail.limb, |v| leg_radius(build, v) + 0.006);
 }
