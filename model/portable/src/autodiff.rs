@@ -63,6 +63,24 @@ fn primitive<B: Backend, const D: usize>(tensor: Tensor<B, D>) -> FloatTensor<B>
 }
 
 #[derive(Debug, Clone)]
+struct Linear;
+
+impl<B: PortableBackend> Operation<B, 3> for Linear {
+    fn forward(self, [x, weight, bias]: [FloatTensor<B>; 3]) -> FloatTensor<B> {
+        primitive(B::affine(tensor(x), tensor(weight), tensor(bias)))
+    }
+
+    fn backward(
+        self,
+        [x, weight, bias]: [FloatTensor<B>; 3],
+        gradient: FloatTensor<B>,
+    ) -> [FloatTensor<B>; 3] {
+        let (x, weight, bias) = B::affine_backward(tensor(x), tensor(weight), tensor(bias), tensor(gradient));
+        [primitive(x), primitive(weight), primitive(bias)]
+    }
+}
+
+#[derive(Debug, Clone)]
 struct SwiGlu;
 
 impl<B: PortableBackend> Operation<B, 1> for SwiGlu {
@@ -158,6 +176,10 @@ impl<B: PortableBackend> Operation<B, 2> for ConvTranspose {
 }
 
 impl<B: PortableBackend, C: CheckpointStrategy> PortableBackend for Autodiff<B, C> {
+    fn affine(x: Tensor<Self, 3>, weight: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 3> {
+        tensor(apply::<B, C, _, _>(Linear, [primitive(x), primitive(weight), primitive(bias)]))
+    }
+
     fn swiglu(x: Tensor<Self, 3>) -> Tensor<Self, 3> {
         tensor(apply::<B, C, _, _>(SwiGlu, [primitive(x)]))
     }

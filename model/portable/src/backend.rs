@@ -10,6 +10,11 @@ use crate::ops;
 /// A backend the networks run on: any of burn's. Every method has a default of burn's own operations, so
 /// `impl PortableBackend for MyBackend {}` is enough, and differentiates where the backend does.
 pub trait PortableBackend: Backend {
+    /// `x · weightᵀ + bias`: `[batch, n, in]`, `[out, in]`, `[out]` to `[batch, n, out]`.
+    fn affine(x: Tensor<Self, 3>, weight: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 3> {
+        ops::linear(x, weight, bias)
+    }
+
     /// GELU by the error function: `x Φ(x)`.
     fn gelu_erf<const D: usize>(x: Tensor<Self, D>) -> Tensor<Self, D> {
         ops::gelu_erf(x)
@@ -51,6 +56,17 @@ pub trait PortableBackend: Backend {
     /// `[batch, 2 h, 2 w, out]`.
     fn conv_transpose(x: Tensor<Self, 4>, weight: Tensor<Self, 4>) -> Tensor<Self, 4> {
         ops::conv_transpose(x, weight)
+    }
+
+    /// Gradients of [`affine`](Self::affine)'s `x`, `weight` and `bias` from the result's.
+    #[cfg(feature = "autodiff")]
+    fn affine_backward(
+        x: Tensor<Self, 3>,
+        weight: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 3>,
+    ) -> (Tensor<Self, 3>, Tensor<Self, 2>, Tensor<Self, 1>) {
+        gradients::linear(x, weight, bias, gradient)
     }
 
     /// Gradient of [`swiglu`](Self::swiglu)'s `x` from the result's.

@@ -24,6 +24,17 @@ fn of<B: Backend, const D: usize>(x: &Tensor<Autodiff<B>, D>, gradients: &Gradie
     x.grad(gradients).unwrap_or_else(|| x.clone().inner().zeros_like())
 }
 
+pub(crate) fn linear<B: Backend>(
+    x: Tensor<B, 3>,
+    weight: Tensor<B, 2>,
+    bias: Tensor<B, 1>,
+    gradient: Tensor<B, 3>,
+) -> (Tensor<B, 3>, Tensor<B, 2>, Tensor<B, 1>) {
+    let (x, weight, bias) = (variable(x), variable(weight), variable(bias));
+    let gradients = backward(ops::linear(x.clone(), weight.clone(), bias.clone()), gradient);
+    (of(&x, &gradients), of(&weight, &gradients), of(&bias, &gradients))
+}
+
 pub(crate) fn swiglu<B: Backend>(x: Tensor<B, 3>, gradient: Tensor<B, 3>) -> Tensor<B, 3> {
     let x = variable(x);
     of(&x, &backward(ops::swiglu(x.clone()), gradient))

@@ -52,6 +52,20 @@ macro_rules! compare {
 const ROUNDING: f32 = 2e-5;
 
 #[test]
+fn affine() {
+    for [batch, n, input, output] in [[1, 1, 1, 1], [3, 41, 37, 33], [2, 900, 24, 29]] {
+        let (x, weight) = (variable([batch, n, input], 1), variable([output, input], 2));
+        let bias = variable([output], 3);
+        compare!(
+            [x, weight, bias],
+            Differentiable::affine(x.clone(), weight.clone(), bias.clone()),
+            ops::linear(x.clone(), weight.clone(), bias.clone()),
+            ROUNDING
+        );
+    }
+}
+
+#[test]
 fn swiglu() {
     let x = variable([2, 5, 38], 1);
     compare!([x], Differentiable::swiglu(x.clone()), ops::swiglu(x.clone()), ROUNDING);

@@ -5,28 +5,34 @@ use burn::tensor::Tensor;
 use burn_flex::Flex;
 use rayon::prelude::*;
 
+use super::product::{Matrix, product};
 use super::{contiguous, from};
 
-/// Values of all windows at most: 64 MB.
+/// Values of an image's windows at most: 64 MB.
 const WINDOW_VALUES: usize = 1 << 24;
+/// Values of the weight at most: 2 MB.
+const WEIGHT_VALUES: usize = 1 << 19;
 
-/// Whether the windows of `x`, `[batch, h, w, in]`, may all be in memory.
-pub(super) fn fits(x: &Tensor<Flex, 4>) -> bool {
-    let [batch, h, w, input] = x.dims();
-    batch * (h + 1) * (w + 1) * 4 * input <= WINDOW_VALUES
+/// Whether the windows of an image of `x`, `[batch, h, w, in]`, may all be in memory, and the weight is small.
+pub(super) fn fits(x: &Tensor<Flex, 4>, weight: &Tensor<Flex, 4>) -> bool {
+    let [_, h, w, input] = x.dims();
+    (h + 1) * (w + 1) * 4 * input <= WINDOW_VALUES && weight.shape().num_elements() <= WEIGHT_VALUES
 }
 
 /// See [`PortableBackend::conv_transpose`](crate::PortableBackend::conv_transpose).
 pub(super) fn conv_transpose(x: Tensor<Flex, 4>, weight: Tensor<Flex, 4>) -> Tensor<Flex, 4> {
     let [batch, h, w, input] = x.dims();
     let [_, output, _, _] = weight.dims();
-    let matrix = block_matrix(weight);
+    let matrix = contiguous(block_matrix(weight));
     let x = contiguous(x);
     let mut all = vec![0.0; batch * 4 * h * w * output];
     for (x, y) in x.storage::<f32>().chunks_exact(h * w * input).zip(all.chunks_exact_mut(4 * h * w * output)) {
-        let windows: Tensor<Flex, 2> = from(windows(x, [h, w], input), [(h + 1) * (w + 1), 4 * input]);
-        let blocks = contiguous(windows.matmul(matrix.clone()));
-        let blocks = blocks.storage::<f32>();
+        let windows = windows(x, [h, w], input);
+        let blocks = product(
+            [(h + 1) * (w + 1), 4 * input, 4 * output],
+            Matrix::dense(&windows, 4 * input),
+            Matrix::dense(matrix.storage(), 4 * output),
+        );
         y.par_chunks_mut(2 * w * output).enumerate().for_each(|(y, row)| {
             // Row y is row i of the blocks of row r, pixel x pixel j of block c: the outermost lie half outside.
             let (r, i) = (y.div_ceil(2), (y + 1) % 2);

@@ -254,3 +254,22 @@ impl NullaryFnOnce for AddWindows<'_> {
         }
     }
 }
+
+/// Every column's sum.
+pub(super) struct ColumnSums<'a> {
+    pub rows: &'a [f32],
+    pub columns: usize,
+}
+
+impl NullaryFnOnce for ColumnSums<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn call(self) -> Vec<f32> {
+        let mut sums = vec![0.0; self.columns];
+        for row in self.rows.chunks_exact(self.columns) {
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+        }
+        sums
+    }
+}

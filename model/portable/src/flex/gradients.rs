@@ -4,10 +4,11 @@
 //! order, so that no result depends on the number of threads.
 
 use burn::tensor::Tensor;
-use burn_flex::Flex;
+use burn_flex::{Flex, FlexTensor};
 use rayon::prelude::*;
 
 use super::conv_transpose::{block_matrix, windows};
+use super::product::{Matrix, product};
 use super::{BLOCK, contiguous, from, gradient_math as math, moments, tensor, values};
 
 /// Adds vectors up in their order.
@@ -17,6 +18,28 @@ fn total(parts: Vec<Vec<f32>>, length: usize) -> Vec<f32> {
         sum.iter_mut().zip(part).for_each(|(s, x)| *s += x);
     }
     sum
+}
+
+pub(super) fn linear(
+    x: Tensor<Flex, 3>,
+    weight: Tensor<Flex, 2>,
+    gradient: Tensor<Flex, 3>,
+) -> (Tensor<Flex, 3>, Tensor<Flex, 2>, Tensor<Flex, 1>) {
+    let (shape, [output, input]) = (x.dims(), weight.dims());
+    let arch = pulp::Arch::new();
+    let rows = shape[0] * shape[1];
+    let (x, weight, gradient) = (contiguous(x), contiguous(weight), contiguous(gradient));
+    let (x, weight) = (Matrix::dense(x.storage(), input), Matrix::dense(weight.storage(), input));
+    let block = BLOCK.next_multiple_of(output);
+    let bias = gradient
+        .storage::<f32>()
+        .par_chunks(block)
+        .map(|rows| arch.dispatch(math::ColumnSums { rows, columns: output }))
+        .collect();
+    let gradient = Matrix::dense(gradient.storage(), output);
+    let of_x = product([rows, output, input], gradient, weight);
+    let of_weight = product([output, rows, input], gradient.transposed(), x);
+    (from(of_x, shape), from(of_weight, [output, input]), from(total(bias, output), [output]))
 }
 
 pub(super) fn swiglu(x: Tensor<Flex, 3>, gradient: Tensor<Flex, 3>) -> Tensor<Flex, 3> {
@@ -117,12 +140,9 @@ pub(super) fn rotary_bf16(
     tensor(result)
 }
 
-/// One head of one image: `[rows, head_dim]`.
-type Head = Tensor<Flex, 2>;
-
-fn head(t: &Tensor<Flex, 4>, b: usize, h: usize) -> Head {
-    let packed: Head = t.clone().narrow(0, b, 1).narrow(1, h, 1).squeeze_dims(&[0, 1]);
-    tensor(contiguous(packed))
+/// One head of one image: `[rows, head_dim]`, dense.
+fn head(t: &Tensor<Flex, 4>, b: usize, h: usize) -> FlexTensor {
+    contiguous(t.clone().narrow(0, b, 1).narrow(1, h, 1))
 }
 
 pub(super) fn scaled_dot_product(
@@ -142,49 +162,47 @@ pub(super) fn scaled_dot_product(
         .map(|task| {
             let (b, h) = (task / kv_heads, task % kv_heads);
             let (keys, values) = (head(&k, b, h), head(&v, b, h));
-            let mut queries = Vec::new();
-            let mut sum: Option<[Head; 2]> = None;
+            let mut all = [vec![], vec![0.0; tokens * head_dim], vec![0.0; tokens * head_dim]];
             for query in h * group..(h + 1) * group {
-                let gradient = head(&gradient, b, query);
-                let [dq, dk, dv] = one_head(head(&q, b, query), keys.clone(), values.clone(), gradient, scale);
-                queries.push(dq);
-                sum = Some(match sum {
-                    None => [dk, dv],
-                    Some([k, v]) => [k + dk, v + dv],
-                });
+                let (queries, gradient) = (head(&q, b, query), head(&gradient, b, query));
+                let [of_q, of_k, of_v] = one_head(
+                    queries.storage(),
+                    keys.storage(),
+                    values.storage(),
+                    gradient.storage(),
+                    head_dim,
+                    scale,
+                );
+                all[0].extend(of_q);
+                all[1].iter_mut().zip(of_k).for_each(|(sum, x)| *sum += x);
+                all[2].iter_mut().zip(of_v).for_each(|(sum, x)| *sum += x);
             }
-            (queries, sum)
+            all
         })
         .collect();
     let mut all = [vec![], vec![], vec![]];
-    for (queries, sum) in tasks {
-        queries.into_iter().for_each(|x| all[0].extend_from_slice(contiguous(x).storage::<f32>()));
-        for (all, x) in all[1..].iter_mut().zip(sum.into_iter().flatten()) {
-            all.extend_from_slice(contiguous(x).storage::<f32>());
-        }
+    for task in tasks {
+        all.iter_mut().zip(task).for_each(|(all, part)| all.extend(part));
     }
     let [q, k, v] = all;
     let keys = [batch, kv_heads, tokens, head_dim];
     [from(q, [batch, heads, n, head_dim]), from(k, keys), from(v, keys)]
 }
 
-fn one_head(q: Head, k: Head, v: Head, gradient: Head, scale: f32) -> [Head; 3] {
+fn one_head(q: &[f32], k: &[f32], v: &[f32], gradient: &[f32], head_dim: usize, scale: f32) -> [Vec<f32>; 3] {
     let arch = pulp::Arch::new();
-    let [length, _] = k.dims();
-    let mut scores = contiguous(q.clone().matmul(k.clone().transpose()));
-    let rows = scores.storage_mut();
-    arch.dispatch(math::Softmax { rows, length, scale });
-    let shares: Head = tensor(scores);
-    let mut of_scores = contiguous(gradient.clone().matmul(v.transpose()));
-    arch.dispatch(math::SoftmaxGradient {
-        shares: contiguous(shares.clone()).storage(),
-        rows: of_scores.storage_mut(),
-        length,
-        scale,
-    });
-    let of_scores: Head = tensor(of_scores);
-    let of_v = shares.transpose().matmul(gradient);
-    [of_scores.clone().matmul(k), of_scores.transpose().matmul(q), of_v]
+    let (n, length) = (q.len() / head_dim, k.len() / head_dim);
+    let [q, k, v, gradient] = [q, k, v, gradient].map(|x| Matrix::dense(x, head_dim));
+    let mut shares = product([n, head_dim, length], q, k.transposed());
+    arch.dispatch(math::Softmax { rows: &mut shares, length, scale });
+    let mut of_scores = product([n, head_dim, length], gradient, v.transposed());
+    arch.dispatch(math::SoftmaxGradient { shares: &shares, rows: &mut of_scores, length, scale });
+    let (shares, of_scores) = (Matrix::dense(&shares, length), Matrix::dense(&of_scores, length));
+    [
+        product([n, length, head_dim], of_scores, k),
+        product([length, n, head_dim], of_scores.transposed(), q),
+        product([length, n, head_dim], shares.transposed(), gradient),
+    ]
 }
 
 /// As the forward pass: a product of the matrix of all 2 x 2 windows of the padded input, `[windows, 4 in]`, and
@@ -197,9 +215,11 @@ pub(super) fn conv_transpose(
     let shape = x.dims();
     let [batch, h, w, input] = shape;
     let [_, output, _, _] = weight.dims();
-    let matrix = block_matrix(weight);
+    let matrix = contiguous(block_matrix(weight));
+    let matrix = Matrix::dense(matrix.storage(), 4 * output);
     let (x, gradient) = (contiguous(x), contiguous(gradient));
-    let mut of_matrix: Option<Tensor<Flex, 2>> = None;
+    let count = (h + 1) * (w + 1);
+    let mut of_matrices = Vec::new();
     let mut of_x = vec![0.0; batch * h * w * input];
     for ((x, gradient), of_x) in x
         .storage::<f32>()
@@ -207,19 +227,14 @@ pub(super) fn conv_transpose(
         .zip(gradient.storage::<f32>().chunks_exact(4 * h * w * output))
         .zip(of_x.chunks_exact_mut(h * w * input))
     {
-        let blocks = from(blocks(gradient, [h, w], output), [(h + 1) * (w + 1), 4 * output]);
-        let windows = from(windows(x, [h, w], input), [(h + 1) * (w + 1), 4 * input]);
-        let product = windows.transpose().matmul(blocks.clone());
-        of_matrix = Some(match of_matrix {
-            None => product,
-            Some(sum) => sum + product,
-        });
-        let of_windows = contiguous(blocks.matmul(matrix.clone().transpose()));
-        add_windows(of_windows.storage(), [h, w], input, of_x);
+        let (windows, blocks) = (windows(x, [h, w], input), blocks(gradient, [h, w], output));
+        let (windows, blocks) = (Matrix::dense(&windows, 4 * input), Matrix::dense(&blocks, 4 * output));
+        of_matrices.push(product([4 * input, count, 4 * output], windows.transposed(), blocks));
+        let of_windows = product([count, 4 * output, 4 * input], blocks, matrix.transposed());
+        add_windows(&of_windows, [h, w], input, of_x);
     }
-    let of_matrix = of_matrix.unwrap_or_else(|| matrix.zeros_like());
-    let of_weight = of_matrix
-        .reshape([2, 2, input, 2, 2, output])
+    let of_matrix = total(of_matrices, 16 * input * output);
+    let of_weight = from(of_matrix, [2, 2, input, 2, 2, output])
         .permute([2, 5, 0, 3, 1, 4])
         .flip([2, 4])
         .reshape([input, output, 4, 4]);

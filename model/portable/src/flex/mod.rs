@@ -10,7 +10,9 @@ mod conv_transpose;
 mod gradient_math;
 #[cfg(feature = "autodiff")]
 mod gradients;
+mod linear;
 mod math;
+mod product;
 
 pub use math::exp;
 
@@ -127,11 +129,32 @@ impl PortableBackend for Flex {
         tensor(x)
     }
 
+    fn affine(x: Tensor<Self, 3>, weight: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 3> {
+        if [x.dtype(), weight.dtype(), bias.dtype()] != [DType::F32; 3] || !linear::fits(&weight) {
+            return ops::linear(x, weight, bias);
+        }
+        linear::linear(x, weight, bias)
+    }
+
     fn conv_transpose(x: Tensor<Self, 4>, weight: Tensor<Self, 4>) -> Tensor<Self, 4> {
-        if [x.dtype(), weight.dtype()] != [DType::F32; 2] || !conv_transpose::fits(&x) {
+        if [x.dtype(), weight.dtype()] != [DType::F32; 2] || !conv_transpose::fits(&x, &weight) {
             return ops::conv_transpose(x, weight);
         }
         conv_transpose::conv_transpose(x, weight)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn affine_backward(
+        x: Tensor<Self, 3>,
+        weight: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 3>,
+    ) -> (Tensor<Self, 3>, Tensor<Self, 2>, Tensor<Self, 1>) {
+        let all = [x.dtype(), weight.dtype(), bias.dtype(), gradient.dtype()];
+        if all != [DType::F32; 4] || !linear::fits(&weight) {
+            return crate::gradients::linear(x, weight, bias, gradient);
+        }
+        gradients::linear(x, weight, gradient)
     }
 
     #[cfg(feature = "autodiff")]
@@ -198,7 +221,9 @@ impl PortableBackend for Flex {
         weight: Tensor<Self, 4>,
         gradient: Tensor<Self, 4>,
     ) -> (Tensor<Self, 4>, Tensor<Self, 4>) {
-        if [x.dtype(), weight.dtype(), gradient.dtype()] != [DType::F32; 3] {
+        if [x.dtype(), weight.dtype(), gradient.dtype()] != [DType::F32; 3]
+            || !conv_transpose::fits(&x, &weight)
+        {
             return crate::gradients::conv_transpose(x, weight, gradient);
         }
         gradients::conv_transpose(x, weight, gradient)
