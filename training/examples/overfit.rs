@@ -26,8 +26,8 @@ fn main() {
     let start = Instant::now();
     let images: Vec<_> = (0..16).map(|i| figures.sample(i, [128, 96])).collect();
     println!("{:.1} ms per figure", start.elapsed().as_secs_f64() * 1e3 / 16.0);
-    let recipe = Recipe { learning_rate: rate, warm_up: 20, stages: vec![Stage { until: 1.0, height: 128, width: 96 }], ..Recipe::default() };
-    let mut t = Trainer::new(&dims, recipe::normalisation(&card), recipe, Budget::Steps(steps), 2).unwrap();
+    let recipe = Recipe { learning_rate: rate, warm_up: 10, batch: 8, part: 4,  stages: vec![Stage { until: 1.0, height: 128, width: 96 }], ..Recipe::default() };
+    let mut t = Trainer::new(&dims, recipe::normalisation(&card), recipe, Budget::Steps(steps * 3), 1).unwrap();
     let source = Fixed(images);
     let mut loader = t.loader(&source);
     for i in 0..steps {

@@ -1,25 +1,22 @@
-//! From gradients to the next parameters: Muon for the blocks' matrices, AdamW for the rest, and a running mean.
+//! From gradients to the next parameters: Muon for the large matrices, AdamW for the rest, and a running mean.
 //!
 //! Muon's step for a matrix is its momentum with all singular values made about one, so that directions that
 //! rarely get a gradient are learnt as fast as the loud ones; a short training gains much by it. Scaled so that its
 //! elements are as large as AdamW's, the two share a learning rate and weight decay.
 
-use burn::tensor::{Tensor, TensorData};
-use burn_flex::Flex;
 use rayon::prelude::*;
+use sapiens_portable::{Matrix, product};
 
 use crate::parameters::{Entry, Kind, Layout};
 use crate::recipe::Recipe;
 
-/// Momentum of the blocks' matrices.
+/// Momentum of the matrices.
 const MOMENTUM: f32 = 0.95;
 /// AdamW: of the mean and of the mean square.
 const BETAS: [f32; 2] = [0.9, 0.98];
 const EPSILON: f32 = 1e-8;
 /// Root mean square of an AdamW step's elements, by experience, in units of the learning rate.
 const STEP_SIZE: f32 = 0.2;
-/// The last layers' rate: their weights are ten times as large as others', since they have few inputs.
-const CLASSIFIER_RATE: f32 = 5.0;
 /// The odd polynomial of degree five whose repetition brings singular values near one: coefficients that Keller
 /// Jordan published with Muon.
 const POLYNOMIAL: [f32; 3] = [3.4445, -4.7750, 2.0315];
@@ -79,12 +76,10 @@ impl State {
             if entry.kind != Kind::Offset {
                 values.iter_mut().for_each(|x| *x -= decay * *x);
             }
+            let rate = learning_rate * entry.part.rate();
             match entry.kind {
-                Kind::Matrix => muon(entry, learning_rate, values, first, gradient),
-                Kind::Weight | Kind::Offset => {
-                    let rate = if entry.is_classifier() { CLASSIFIER_RATE } else { 1.0 } * learning_rate;
-                    adam(step, rate, values, first, second, gradient);
-                }
+                Kind::Matrix => muon(entry, rate, values, first, gradient),
+                Kind::Weight | Kind::Offset => adam(step, rate, values, first, second, gradient),
             }
         });
         // The first values are far from the last: a mean over few steps forgets them at once.
@@ -104,7 +99,8 @@ fn adam(step: u64, rate: f32, values: &mut [f32], first: &mut [f32], second: &mu
 }
 
 fn muon(entry: &Entry, rate: f32, values: &mut [f32], first: &mut [f32], gradient: &[f32]) {
-    let [rows, columns] = [entry.shape[0], entry.shape[1]];
+    let rows = entry.shape[0];
+    let columns = values.len() / rows;
     let mut ahead = Vec::with_capacity(values.len());
     for (m, g) in first.iter_mut().zip(gradient) {
         *m += (1.0 - MOMENTUM) * (g - *m);
@@ -122,19 +118,27 @@ fn orthogonal(matrix: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     if norm == 0.0 {
         return matrix;
     }
-    let x = Tensor::<Flex, 2>::from_data(TensorData::new(matrix, [rows, columns]), &Default::default());
-    // The products below are as large as the first dimension: that should be the short one.
     let tall = rows > columns;
-    let mut x = if tall { x.transpose() } else { x } / norm;
+    // The square below is as large as the first dimension: that should be the short one.
+    let (m, n) = if tall { (columns, rows) } else { (rows, columns) };
+    let mut x: Vec<f32> = if tall { transposed(&matrix, rows) } else { matrix };
+    x.iter_mut().for_each(|x| *x /= norm);
     let [a, b, c] = POLYNOMIAL;
     for _ in 0..REPETITIONS {
-        let square = x.clone().matmul(x.clone().transpose());
-        let factor = square.clone() * b + square.clone().matmul(square) * c;
-        x = x.clone() * a + factor.matmul(x);
+        let wide = Matrix::dense(&x, n);
+        let square = product([m, n, m], wide, wide.transposed());
+        let mut factor = product([m, m, m], Matrix::dense(&square, m), Matrix::dense(&square, m));
+        factor.iter_mut().zip(&square).for_each(|(f, s)| *f = b * s + c * *f);
+        let moved = product([m, m, n], Matrix::dense(&factor, m), wide);
+        x.iter_mut().zip(moved).for_each(|(x, moved)| *x = a * *x + moved);
     }
-    let x = if tall { x.transpose() } else { x };
-    // The backend computes in f32, so the type is right.
-    x.into_data().into_vec().unwrap_or_default()
+    if tall { transposed(&x, columns) } else { x }
+}
+
+/// Rows as columns of a matrix of `rows` rows.
+fn transposed(matrix: &[f32], rows: usize) -> Vec<f32> {
+    let columns = matrix.len() / rows;
+    (0..columns).flat_map(|j| matrix[j..].iter().step_by(columns).copied()).collect()
 }
 
 #[cfg(test)]

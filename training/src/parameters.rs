@@ -11,9 +11,9 @@ use sapiens_portable::{Dims, Model, PortableBackend};
 /// What an optimiser needs to know of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A matrix `[out, in]` inside the backbone's blocks.
+    /// A large matrix: a linear layer's `[out, in]`, or a convolution's with its taps as columns.
     Matrix,
-    /// Another weight that multiplies activations: of the patch embedding and of the head.
+    /// Another weight that multiplies activations: of the head's 1x1 convolutions.
     Weight,
     /// Prefix tokens, scales and biases, which don't decay.
     Offset,
@@ -30,12 +30,30 @@ pub struct Entry {
     pub range: Range<usize>,
     /// What it is.
     pub kind: Kind,
+    /// Where it is.
+    pub part: Part,
 }
 
-impl Entry {
-    /// Whether it belongs to the head's 1x1 convolutions.
-    pub fn is_classifier(&self) -> bool {
-        self.name.starts_with("decode_head.conv_")
+/// Where in the network a tensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Before the head.
+    Backbone,
+    /// The head's ConvTransposes.
+    Deconv,
+    /// The head's 1x1 convolutions.
+    Classifier,
+}
+
+impl Part {
+    /// Learning rate in units of the backbone's. An InstanceNorm behind a weight takes its size out, so it may change
+    /// fast; the last layers have few inputs and therefore large weights. Found by what learns a few figures fastest.
+    pub fn rate(self) -> f32 {
+        match self {
+            Part::Backbone => 1.0,
+            Part::Deconv => 2.0,
+            Part::Classifier => 4.0,
+        }
     }
 }
 
@@ -56,7 +74,7 @@ impl Layout {
             let range = end..end + count;
             end = range.end;
             let (name, shape) = (name.to_owned(), shape.to_vec());
-            entries.push(Entry { kind: kind(&name, &shape), name, shape, range });
+            entries.push(Entry { kind: kind(&name, &shape), part: part(&name), name, shape, range });
             Ok::<_, Infallible>(vec![0.0; count])
         });
         let by_name = entries.iter().enumerate().map(|(i, entry)| (entry.name.clone(), i)).collect();
@@ -132,10 +150,20 @@ impl Layout {
 fn kind(name: &str, shape: &[usize]) -> Kind {
     if shape.len() == 1 || name.ends_with("_token") || name.ends_with("_tokens") {
         Kind::Offset
-    } else if name.contains(".blocks.") {
-        Kind::Matrix
-    } else {
+    } else if part(name) == Part::Classifier {
         Kind::Weight
+    } else {
+        Kind::Matrix
+    }
+}
+
+fn part(name: &str) -> Part {
+    if name.starts_with("decode_head.deconv_layers") {
+        Part::Deconv
+    } else if name.starts_with("decode_head") {
+        Part::Classifier
+    } else {
+        Part::Backbone
     }
 }
 

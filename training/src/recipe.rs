@@ -19,7 +19,7 @@ pub struct Recipe {
     pub batch: usize,
     /// Images that go through the network together.
     pub part: usize,
-    /// Largest learning rate.
+    /// Largest learning rate of the backbone.
     pub learning_rate: f32,
     /// Steps until that is reached.
     pub warm_up: u64,
@@ -65,17 +65,17 @@ impl Default for Recipe {
     fn default() -> Self {
         Self {
             seed: 1,
-            batch: 12,
-            part: 3,
-            learning_rate: 3e-3,
-            warm_up: 100,
+            batch: 8,
+            part: 4,
+            learning_rate: 6e-3,
+            warm_up: 50,
             weight_decay: 0.05,
             clip: 1.0,
             ema: 0.995,
             loss: Weights { dice: 1.0, smoothing: 0.02 },
             stages: vec![
                 Stage { until: 0.25, height: 128, width: 96 },
-                Stage { until: 0.5, height: 192, width: 144 },
+                Stage { until: 0.55, height: 192, width: 144 },
                 Stage { until: 1.0, height: 256, width: 192 },
             ],
         }

@@ -24,8 +24,8 @@ const LOG_STEPS: u64 = 20;
 /// Training between checkpoints.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(180);
 /// Training between validations, and until the first.
-const VALIDATE_EVERY: Duration = Duration::from_secs(480);
-const FIRST_VALIDATION: Duration = Duration::from_secs(150);
+const VALIDATE_EVERY: Duration = Duration::from_secs(540);
+const FIRST_VALIDATION: Duration = Duration::from_secs(300);
 
 /// A training under way.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ mod values;
 
 pub use backend::PortableBackend;
 pub use dims::{Dims, Family, PATCH};
+pub use flex::{Matrix, product};
 pub use model::{Model, Tables};
 pub use network::{Logits, Network};
 pub use step::Step;

@@ -15,6 +15,7 @@ mod math;
 mod product;
 
 pub use math::exp;
+pub use product::{Matrix, product};
 
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_flex::{Flex, FlexTensor};

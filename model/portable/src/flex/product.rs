@@ -15,9 +15,12 @@ const DEPTH: usize = 256;
 
 /// A matrix within a slice: element `(i, j)` is at `i * row + j * column`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matrix<'a> {
+pub struct Matrix<'a> {
+    /// Where they are.
     pub values: &'a [f32],
+    /// From one row to the next.
     pub row: usize,
+    /// From one column to the next.
     pub column: usize,
 }
 
@@ -35,7 +38,10 @@ impl<'a> Matrix<'a> {
 
 /// `a b`, dense: `a` is `[m, k]`, `b` `[k, n]`. Shared by the threads of the caller's pool; a value is the same
 /// whatever their number.
-pub(super) fn product([m, k, n]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
+///
+/// # Panics
+/// If a matrix has fewer values than that.
+pub fn product([m, k, n]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>) -> Vec<f32> {
     let mut c = vec![0.0; m * n];
     let rows = m.div_ceil(rayon::current_num_threads()).next_multiple_of(ROWS).max(MIN_ROWS);
     c.par_chunks_mut(rows * n).enumerate().for_each(|(i, c)| {
