@@ -11,7 +11,7 @@ use std::thread;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use sapiens_figures::{Kinds, Scene, SceneOptions};
+use sapiens_figures::{Kinds, Picture, Scene, SceneOptions};
 
 use crate::sample::Sample;
 
@@ -29,6 +29,8 @@ pub trait Source: Clone + Send + Sync + 'static {
 pub struct Figures {
     /// Of the run.
     pub seed: u64,
+    /// Height and width of the network's own input.
+    pub own: [usize; 2],
     /// For every class the one on the body's other side, or itself.
     pub mirror: Vec<u8>,
 }
@@ -38,20 +40,33 @@ impl Source for Figures {
         // The golden ratio in 64 bits: neighbouring runs' numbers stay apart.
         let mut random = Pcg64Mcg::seed_from_u64(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number);
         let aspect = ASPECTS[random.random_range(0..ASPECTS.len())] * random.random_range(0.9..1.1);
+        // Samples smaller than the network's own input are for learning the parts of one body. Most are cut out of
+        // a picture of the own size, where parts are as large as they will be.
+        let early = height < self.own[0];
         let options = SceneOptions {
             kinds: Kinds::Training,
-            people: if random.random_bool(0.5) { 1..=1 } else { 1..=3 },
+            people: if random.random_bool(if early { 0.85 } else { 0.5 }) { 1..=1 } else { 1..=3 },
             aspect,
             degrade: random.random_bool(0.85),
         };
         // Below validation's seeds, see there.
         let scene = Scene::sample(random.random::<u64>() >> 1, &options);
-        // Some are drawn larger and cut, so that small parts fill more pixels.
-        let zoom: f64 = if random.random_bool(0.25) { random.random_range(1.1..1.7) } else { 1.0 };
-        let [tall, wide] = [height, width].map(|side| (side as f64 * zoom) as usize);
-        let picture = scene.render(wide, tall);
-        let (top, left) = (random.random_range(0..=tall - height), random.random_range(0..=wide - width));
-        let rows = (top..top + height).map(|y| y * wide + left);
+        let zoom: f64 = if early && random.random_bool(0.65) {
+            self.own[0] as f64 / height as f64 * random.random_range(0.75..1.2)
+        } else if random.random_bool(0.25) {
+            // Some are drawn larger and cut, so that small parts fill more pixels.
+            random.random_range(1.1..1.7)
+        } else {
+            1.0
+        };
+        let [tall, wide] = [height, width].map(|side| (side as f64 * zoom.max(1.0)) as usize);
+        let mut picture = scene.render(wide, tall);
+        if early && picture.labels.iter().filter(|&&label| label != 0).count() > tall * wide / 2 {
+            // Of a close-up a window would show nothing but hair, or a shirt.
+            picture = scene.render(width, height);
+        }
+        let [top, left] = around_somebody(&picture, [height, width], &mut random);
+        let rows = (top..top + height).map(|y| y * picture.width + left);
         let cut = |values: &[u8], channels: usize| -> Vec<u8> {
             rows.clone().flat_map(|at| &values[at * channels..(at + width) * channels]).copied().collect()
         };
@@ -64,6 +79,21 @@ impl Source for Figures {
         }
         sample
     }
+}
+
+/// Top and left of a window into the picture, somewhere over a person if there is one.
+fn around_somebody(picture: &Picture, [height, width]: [usize; 2], random: &mut Pcg64Mcg) -> [usize; 2] {
+    let room = [picture.height - height, picture.width - width];
+    let mut place = || room.map(|room| random.random_range(0..=room));
+    let mut at = place();
+    for _ in 0..20 {
+        let middle = (at[0] + height / 2) * picture.width + at[1] + width / 2;
+        if picture.labels[middle] != 0 {
+            break;
+        }
+        at = place();
+    }
+    at
 }
 
 /// Samples in the order of their numbers, from some number on.
@@ -154,7 +184,7 @@ mod tests {
 
     #[test]
     fn figures_are_functions_of_their_number() {
-        let figures = Figures { seed: 3, mirror: (0..29).collect() };
+        let figures = Figures { seed: 3, own: [128, 96], mirror: (0..29).collect() };
         let size = [64, 48];
         assert_eq!(figures.sample(11, size), figures.sample(11, size));
         assert_ne!(figures.sample(11, size), figures.sample(12, size));

@@ -14,7 +14,12 @@ use crate::parameters::Layout;
 ///
 /// # Errors
 /// Whatever the file system reports.
-pub fn export(path: &Path, layout: &Layout, values: &[f32], about: HashMap<String, String>) -> io::Result<()> {
+pub fn export(
+    path: &Path,
+    layout: &Layout,
+    values: &[f32],
+    about: HashMap<String, String>,
+) -> io::Result<()> {
     let bytes: Vec<Vec<u8>> = layout
         .entries()
         .iter()

@@ -61,7 +61,14 @@ impl GradientOfBatch {
                 ThreadPoolBuilder::new().num_threads(1).thread_name(move |_| format!("train-{i}")).build()
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { dims: dims.clone(), normalisation, weights, part, order: visiting_order(dims, layout), pools })
+        Ok(Self {
+            dims: dims.clone(),
+            normalisation,
+            weights,
+            part,
+            order: visiting_order(dims, layout),
+            pools,
+        })
     }
 
     /// Loss and gradient at the parameters `values`, means over `batch`.

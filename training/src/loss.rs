@@ -15,6 +15,9 @@ pub struct Weights {
     pub smoothing: f32,
 }
 
+/// Pixels from which on a class counts as shown. Fewer are lost in a frame, and in the measure, too.
+const MIN_PIXELS: f64 = 8.0;
+
 /// Added to both sides of Dice's fraction: pixels. Keeps classes of a pixel or two from shaking everything.
 const DICE_EPSILON: f64 = 4.0;
 
@@ -41,7 +44,8 @@ pub fn loss_and_gradient(
 ) -> Loss {
     assert_eq!(logits.len(), labels.len() * classes, "logits of {} pixels", labels.len());
     let arch = pulp::Arch::new();
-    let log_sum = arch.dispatch(Softmax { logits: &mut *logits, labels, classes, smoothing: weights.smoothing });
+    let log_sum =
+        arch.dispatch(Softmax { logits: &mut *logits, labels, classes, smoothing: weights.smoothing });
     let cross_entropy = log_sum / labels.len() as f64;
     // Per class: pixels, share of all pixels' probability, and of that on its own pixels.
     let mut sizes = vec![0f64; classes];
@@ -57,12 +61,12 @@ pub fn loss_and_gradient(
         }
         shares.iter_mut().zip(sums).for_each(|(share, sum)| *share += f64::from(sum));
     }
-    let shown = sizes.iter().filter(|&&size| size > 0.0).count() as f64;
+    let shown = sizes.iter().filter(|&&size| size >= MIN_PIXELS).count().max(1) as f64;
     let mut dice = 0.0;
     // Slope of the Dice loss by a class's probability: on its own pixels it is the sum of the two.
     let (mut everywhere, mut own) = (vec![0f32; classes], vec![0f32; classes]);
     for c in 0..classes {
-        if sizes[c] > 0.0 {
+        if sizes[c] >= MIN_PIXELS {
             let whole = shares[c] + sizes[c] + DICE_EPSILON;
             let coefficient = (2.0 * hits[c] + DICE_EPSILON) / whole;
             dice += (1.0 - coefficient) / shown;
@@ -144,7 +148,8 @@ impl NullaryFnOnce for Gradient<'_> {
         for (pixel, &label) in shares.chunks_exact_mut(classes).zip(labels) {
             let label = usize::from(label);
             let share = pixel[label];
-            let mean: f32 = pixel.iter().zip(everywhere).map(|(p, d)| p * d).sum::<f32>() + share * own[label];
+            let mean: f32 =
+                pixel.iter().zip(everywhere).map(|(p, d)| p * d).sum::<f32>() + share * own[label];
             for (p, d) in pixel.iter_mut().zip(everywhere) {
                 *p = scale * *p * (d - mean) + per_pixel * (*p - spread);
             }
@@ -169,7 +174,8 @@ mod tests {
         // Class 3 isn't shown.
         let labels = [0, 1, 1, 2, 4, 0, 0];
         let logits: Vec<f32> = (0..labels.len() * classes).map(|i| (i as f32 * 1.7).sin() * 2.0).collect();
-        let of = |logits: &[f32]| value(loss_and_gradient(&mut logits.to_vec(), &labels, classes, WEIGHTS, 1.0));
+        let of =
+            |logits: &[f32]| value(loss_and_gradient(&mut logits.to_vec(), &labels, classes, WEIGHTS, 1.0));
         let mut gradient = logits.clone();
         loss_and_gradient(&mut gradient, &labels, classes, WEIGHTS, 3.0);
         for i in 0..logits.len() {

@@ -76,7 +76,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     };
     let (height, width) = (card.input.height, card.input.width);
     let seed = trainer.position().recipe.seed;
-    let figures = Figures { seed, mirror: mirror.clone() };
+    let figures = Figures { seed, own: [height, width], mirror: mirror.clone() };
     let frames = [("training", Kinds::Training), ("held_out", Kinds::HeldOut)]
         .map(|(name, kinds)| (name, Frames::new(kinds, arguments.validation, height, width)));
     trainer.run(

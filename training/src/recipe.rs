@@ -74,8 +74,8 @@ impl Default for Recipe {
             ema: 0.995,
             loss: Weights { dice: 1.0, smoothing: 0.02 },
             stages: vec![
-                Stage { until: 0.25, height: 128, width: 96 },
-                Stage { until: 0.55, height: 192, width: 144 },
+                Stage { until: 0.45, height: 128, width: 96 },
+                Stage { until: 0.7, height: 192, width: 144 },
                 Stage { until: 1.0, height: 256, width: 192 },
             ],
         }

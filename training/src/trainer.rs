@@ -127,9 +127,8 @@ impl Trainer {
     ) -> io::Result<Self> {
         let layout = Layout::new(dims);
         let state = State::new(layout.initial(dims, recipe.seed));
-        let gradient =
-            GradientOfBatch::new(dims, &layout, normalisation, recipe.loss, recipe.part, threads)
-                .map_err(io::Error::other)?;
+        let gradient = GradientOfBatch::new(dims, &layout, normalisation, recipe.loss, recipe.part, threads)
+            .map_err(io::Error::other)?;
         Ok(Self { recipe, budget, layout, gradient, state, trained: Duration::ZERO, threads })
     }
 

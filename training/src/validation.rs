@@ -67,7 +67,8 @@ impl Frames {
         mirror: &[u8],
     ) -> Score {
         let network = CpuNetwork::new(dims, &Default::default(), layout.model(dims, values));
-        let labels: Vec<_> = self.frames.par_iter().map(|frame| frame.labels(&network, normalisation)).collect();
+        let labels: Vec<_> =
+            self.frames.par_iter().map(|frame| frame.labels(&network, normalisation)).collect();
         let mut counts = Counts::new(mirror);
         self.frames.iter().zip(labels).for_each(|(frame, labels)| counts.add(&frame.truth, &labels));
         counts.score()

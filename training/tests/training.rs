@@ -69,10 +69,8 @@ fn dims() -> Dims {
 }
 
 fn recipe() -> Recipe {
-    let stages = vec![
-        Stage { until: 0.5, height: 32, width: 32 },
-        Stage { until: 1.0, height: 64, width: 48 },
-    ];
+    let stages =
+        vec![Stage { until: 0.5, height: 32, width: 32 }, Stage { until: 1.0, height: 64, width: 48 }];
     Recipe { batch: 3, part: 2, warm_up: 2, stages, ..Recipe::default() }
 }
 
@@ -131,9 +129,12 @@ fn gradient_is_the_mean_however_divided() {
         gradient.unwrap().compute(&layout, &values, batch).gradient
     };
     let whole = compute(4, 1, &batch);
-    assert!(layout.entries().iter().all(|entry| whole[entry.range.clone()].iter().any(|&g| g != 0.0)
+    assert!(
+        layout.entries().iter().all(|entry| whole[entry.range.clone()].iter().any(|&g| g != 0.0)
         // A bias just before an InstanceNorm has no effect.
-        || entry.name == "decode_head.conv_layers.0.bias"), "a tensor without a gradient");
+        || entry.name == "decode_head.conv_layers.0.bias"),
+        "a tensor without a gradient"
+    );
     assert!(compute(1, 1, &batch) == compute(1, 3, &batch), "depends on the number of threads");
     let parts: Vec<_> = batch.iter().map(|image| compute(1, 1, std::slice::from_ref(image))).collect();
     let largest = whole.iter().fold(0f32, |m, g| m.max(g.abs()));

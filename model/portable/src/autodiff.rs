@@ -102,11 +102,7 @@ impl<B: PortableBackend> Operation<B, 2> for RmsNorm {
         primitive::<B, 2>(B::rms_norm(tensor(x), tensor(weight), self.0))
     }
 
-    fn backward(
-        self,
-        [x, weight]: [FloatTensor<B>; 2],
-        gradient: FloatTensor<B>,
-    ) -> [FloatTensor<B>; 2] {
+    fn backward(self, [x, weight]: [FloatTensor<B>; 2], gradient: FloatTensor<B>) -> [FloatTensor<B>; 2] {
         let (x, weight) = B::rms_norm_backward(tensor(x), tensor(weight), self.0, tensor(gradient));
         [primitive(x), primitive(weight)]
     }
@@ -165,11 +161,7 @@ impl<B: PortableBackend> Operation<B, 2> for ConvTranspose {
         primitive(B::conv_transpose(tensor(x), tensor(weight)))
     }
 
-    fn backward(
-        self,
-        [x, weight]: [FloatTensor<B>; 2],
-        gradient: FloatTensor<B>,
-    ) -> [FloatTensor<B>; 2] {
+    fn backward(self, [x, weight]: [FloatTensor<B>; 2], gradient: FloatTensor<B>) -> [FloatTensor<B>; 2] {
         let (x, weight) = B::conv_transpose_backward(tensor(x), tensor(weight), tensor(gradient));
         [primitive(x), primitive(weight)]
     }
@@ -192,7 +184,8 @@ impl<B: PortableBackend, C: CheckpointStrategy> PortableBackend for Autodiff<B, 
         let shape = x.shape();
         let channels = shape[D - 1];
         let rows: Tensor<Self, 2> = x.reshape([shape.num_elements() / channels, channels]);
-        tensor::<Self, 2>(apply::<B, C, _, _>(RmsNorm(epsilon), [primitive(rows), primitive(weight)])).reshape(shape)
+        tensor::<Self, 2>(apply::<B, C, _, _>(RmsNorm(epsilon), [primitive(rows), primitive(weight)]))
+            .reshape(shape)
     }
 
     fn instance_norm_silu(x: Tensor<Self, 4>, epsilon: f64) -> Tensor<Self, 4> {

@@ -116,7 +116,8 @@ fn scaled_dot_product() {
 fn rotary() {
     let (patches, head_dim) = (6, 8);
     let angle = random([patches, head_dim / 2], 5);
-    let table = |t: Tensor<Flex, 2>| Tensor::<Differentiable, 2>::from_inner(Tensor::cat(vec![t.clone(), t], 1));
+    let table =
+        |t: Tensor<Flex, 2>| Tensor::<Differentiable, 2>::from_inner(Tensor::cat(vec![t.clone(), t], 1));
     let (cos, sin) = (table(angle.clone().cos()), table(angle.sin()));
     let x = variable([2, patches + 3, 3, head_dim], 1);
     // burn's cast rounds the gradients to bfloat16 as well, several times over.

@@ -26,7 +26,8 @@ pub(super) fn conv_transpose(x: Tensor<Flex, 4>, weight: Tensor<Flex, 4>) -> Ten
     let matrix = contiguous(block_matrix(weight));
     let x = contiguous(x);
     let mut all = vec![0.0; batch * 4 * h * w * output];
-    for (x, y) in x.storage::<f32>().chunks_exact(h * w * input).zip(all.chunks_exact_mut(4 * h * w * output)) {
+    for (x, y) in x.storage::<f32>().chunks_exact(h * w * input).zip(all.chunks_exact_mut(4 * h * w * output))
+    {
         let windows = windows(x, [h, w], input);
         let blocks = product(
             [(h + 1) * (w + 1), 4 * input, 4 * output],

@@ -220,7 +220,9 @@ impl NullaryFnOnce for SoftmaxGradient<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for (row, shares) in self.rows.chunks_exact_mut(self.length).zip(self.shares.chunks_exact(self.length)) {
+        for (row, shares) in
+            self.rows.chunks_exact_mut(self.length).zip(self.shares.chunks_exact(self.length))
+        {
             let mean = dot(row, shares);
             row.iter_mut().zip(shares).for_each(|(g, share)| *g = self.scale * share * (*g - mean));
         }
