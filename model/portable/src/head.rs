@@ -10,7 +10,6 @@ use crate::backend::PortableBackend;
 use crate::dims::Dims;
 use crate::layers::Conv1x1;
 use crate::model::Observer;
-use crate::ops;
 use crate::step::Step;
 use crate::values::Values;
 
@@ -58,7 +57,7 @@ impl<B: PortableBackend> Head<B> {
     pub(crate) fn forward(&self, features: Tensor<B, 4>, observer: &mut Observer<'_, B>) -> Tensor<B, 4> {
         let mut x = features;
         for (i, deconv) in self.deconv_layers.iter().enumerate() {
-            x = ops::conv_transpose(x, deconv.weight.val());
+            x = B::conv_transpose(x, deconv.weight.val());
             observer.map(Step::Deconv(i), &x);
             x = B::instance_norm_silu(x, EPSILON);
             observer.map(Step::DeconvNorm(i), &x);

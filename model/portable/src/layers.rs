@@ -21,7 +21,7 @@ pub(crate) struct Linear<B: Backend> {
     bias: Param<Tensor<B, 1>>,
 }
 
-impl<B: Backend> Linear<B> {
+impl<B: PortableBackend> Linear<B> {
     pub(crate) fn load<E>(
         v: &mut Values<'_, B, E>,
         name: &str,
@@ -36,7 +36,7 @@ impl<B: Backend> Linear<B> {
 
     /// `[batch, n, in]` to `[batch, n, out]`.
     pub(crate) fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        ops::linear(x, self.weight.val(), self.bias.val())
+        B::affine(x, self.weight.val(), self.bias.val())
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Conv1x1<B: Backend> {
     bias: Param<Tensor<B, 1>>,
 }
 
-impl<B: Backend> Conv1x1<B> {
+impl<B: PortableBackend> Conv1x1<B> {
     pub(crate) fn load<E>(
         v: &mut Values<'_, B, E>,
         name: &str,
@@ -67,7 +67,7 @@ impl<B: Backend> Conv1x1<B> {
         let [batch, h, w, input] = x.dims();
         let [output] = self.bias.dims();
         let weight = self.weight.val().reshape([output, input]);
-        ops::linear(x.reshape([batch, h * w, input]), weight, self.bias.val()).reshape([batch, h, w, output])
+        B::affine(x.reshape([batch, h * w, input]), weight, self.bias.val()).reshape([batch, h, w, output])
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct PatchEmbed<B: Backend> {
     bias: Param<Tensor<B, 1>>,
 }
 
-impl<B: Backend> PatchEmbed<B> {
+impl<B: PortableBackend> PatchEmbed<B> {
     pub(crate) fn load<E>(v: &mut Values<'_, B, E>, embed_dim: usize) -> Result<Self, E> {
         let name = "backbone.patch_embed.projection";
         Ok(Self {
@@ -99,7 +99,7 @@ impl<B: Backend> PatchEmbed<B> {
             .permute([0, 2, 4, 1, 3, 5])
             .reshape([batch, h * w, patch]);
         let [embed_dim] = self.bias.dims();
-        ops::linear(patches, self.weight.val().reshape([embed_dim, patch]), self.bias.val())
+        B::affine(patches, self.weight.val().reshape([embed_dim, patch]), self.bias.val())
     }
 }
 

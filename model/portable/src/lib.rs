@@ -6,9 +6,13 @@
 //! The networks ([`Model`] and what it is made of) read like the papers and are burn modules, generic over the
 //! backend, so burn can also train them. What burn's CPU backend does slowly, [`PortableBackend`] does better.
 
+#[cfg(feature = "autodiff")]
+mod autodiff;
 mod backend;
 mod dims;
 mod flex;
+#[cfg(feature = "autodiff")]
+mod gradients;
 mod head;
 mod layers;
 mod model;
@@ -23,6 +27,7 @@ mod values;
 
 pub use backend::PortableBackend;
 pub use dims::{Dims, Family, PATCH};
+pub use flex::{Matrix, product};
 pub use model::{Model, Tables};
 pub use network::{Logits, Network};
 pub use step::Step;

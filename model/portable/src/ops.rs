@@ -4,6 +4,8 @@ use burn::tensor::backend::Backend;
 use burn::tensor::ops::{AttentionModuleOptions, PadMode};
 use burn::tensor::{DType, Tensor, TensorPrimitive, activation, module};
 
+pub use crate::flex::exp;
+
 /// `x · weightᵀ + bias`: `[batch, n, in]`, `[out, in]`, `[out]` to `[batch, n, out]`.
 pub fn linear<B: Backend>(x: Tensor<B, 3>, weight: Tensor<B, 2>, bias: Tensor<B, 1>) -> Tensor<B, 3> {
     let [batch, n, input] = x.dims();

@@ -8,9 +8,10 @@ use pulp::NullaryFnOnce;
 /// Partial sums that a reduction keeps: a whole register of the widest instruction set.
 const LANES: usize = 16;
 
-/// `e^x`, within 2e-7 of it relatively; below -87 it stays at `e^-87`, above 88 at `e^88`.
+/// `e^x`, within 2e-7 of it relatively; below -87 it stays at `e^-87`, above 88 at `e^88`. A loop over it becomes
+/// vector instructions.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub fn exp(x: f32) -> f32 {
     // Adding it rounds to an integer, which then is the low bits of the sum.
     const ROUND: f32 = 12_582_912.0;
     // ln 2 in two parts: multiples of the first are exact.
@@ -54,7 +55,7 @@ fn bf16(x: f32) -> f32 {
 
 /// Sum of `f` over a slice, in the same order on every CPU.
 #[inline(always)]
-fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+pub(super) fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];
     let chunks = values.chunks_exact(LANES);
     let tail: f32 = chunks.remainder().iter().map(|&x| f(x)).sum();

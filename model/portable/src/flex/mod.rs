@@ -5,7 +5,17 @@
 //! are added in the blocks' order.
 
 mod attention;
+mod conv_transpose;
+#[cfg(feature = "autodiff")]
+mod gradient_math;
+#[cfg(feature = "autodiff")]
+mod gradients;
+mod linear;
 mod math;
+mod product;
+
+pub use math::exp;
+pub use product::{Matrix, product};
 
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_flex::{Flex, FlexTensor};
@@ -24,6 +34,10 @@ fn contiguous<const D: usize>(x: Tensor<Flex, D>) -> FlexTensor {
         x = x.to_contiguous();
     }
     x
+}
+
+fn from<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<Flex, D> {
+    Tensor::from_data(TensorData::new(values, shape), &Default::default())
 }
 
 fn tensor<const D: usize>(x: FlexTensor) -> Tensor<Flex, D> {
@@ -115,10 +129,119 @@ impl PortableBackend for Flex {
         });
         tensor(x)
     }
+
+    fn affine(x: Tensor<Self, 3>, weight: Tensor<Self, 2>, bias: Tensor<Self, 1>) -> Tensor<Self, 3> {
+        if [x.dtype(), weight.dtype(), bias.dtype()] != [DType::F32; 3] || !linear::fits(&weight) {
+            return ops::linear(x, weight, bias);
+        }
+        linear::linear(x, weight, bias)
+    }
+
+    fn conv_transpose(x: Tensor<Self, 4>, weight: Tensor<Self, 4>) -> Tensor<Self, 4> {
+        if [x.dtype(), weight.dtype()] != [DType::F32; 2] || !conv_transpose::fits(&x, &weight) {
+            return ops::conv_transpose(x, weight);
+        }
+        conv_transpose::conv_transpose(x, weight)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn affine_backward(
+        x: Tensor<Self, 3>,
+        weight: Tensor<Self, 2>,
+        bias: Tensor<Self, 1>,
+        gradient: Tensor<Self, 3>,
+    ) -> (Tensor<Self, 3>, Tensor<Self, 2>, Tensor<Self, 1>) {
+        let all = [x.dtype(), weight.dtype(), bias.dtype(), gradient.dtype()];
+        if all != [DType::F32; 4] || !linear::fits(&weight) {
+            return crate::gradients::linear(x, weight, bias, gradient);
+        }
+        gradients::linear(x, weight, gradient)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn swiglu_backward(x: Tensor<Self, 3>, gradient: Tensor<Self, 3>) -> Tensor<Self, 3> {
+        if [x.dtype(), gradient.dtype()] != [DType::F32; 2] {
+            return crate::gradients::swiglu(x, gradient);
+        }
+        gradients::swiglu(x, gradient)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn rms_norm_backward(
+        x: Tensor<Self, 2>,
+        weight: Tensor<Self, 1>,
+        epsilon: f64,
+        gradient: Tensor<Self, 2>,
+    ) -> (Tensor<Self, 2>, Tensor<Self, 1>) {
+        if [x.dtype(), weight.dtype(), gradient.dtype()] != [DType::F32; 3] {
+            return crate::gradients::rms_norm(x, weight, epsilon, gradient);
+        }
+        gradients::rms_norm(x, weight, epsilon, gradient)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn instance_norm_silu_backward(
+        x: Tensor<Self, 4>,
+        epsilon: f64,
+        gradient: Tensor<Self, 4>,
+    ) -> Tensor<Self, 4> {
+        if [x.dtype(), gradient.dtype()] != [DType::F32; 2] {
+            return crate::gradients::instance_norm_silu(x, epsilon, gradient);
+        }
+        gradients::instance_norm_silu(x, epsilon, gradient)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn scaled_dot_product_backward(
+        q: Tensor<Self, 4>,
+        k: Tensor<Self, 4>,
+        v: Tensor<Self, 4>,
+        gradient: Tensor<Self, 3>,
+    ) -> [Tensor<Self, 4>; 3] {
+        if [q.dtype(), k.dtype(), v.dtype(), gradient.dtype()] != [DType::F32; 4] {
+            return crate::gradients::scaled_dot_product(q, k, v, gradient);
+        }
+        gradients::scaled_dot_product(q, k, v, gradient)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn rotary_bf16_backward(
+        cos: Tensor<Self, 2>,
+        sin: Tensor<Self, 2>,
+        gradient: Tensor<Self, 4>,
+    ) -> Tensor<Self, 4> {
+        if [cos.dtype(), sin.dtype(), gradient.dtype()] != [DType::F32; 3] {
+            return crate::gradients::rotary_bf16(cos, sin, gradient);
+        }
+        gradients::rotary_bf16(cos, sin, gradient)
+    }
+
+    #[cfg(feature = "autodiff")]
+    fn conv_transpose_backward(
+        x: Tensor<Self, 4>,
+        weight: Tensor<Self, 4>,
+        gradient: Tensor<Self, 4>,
+    ) -> (Tensor<Self, 4>, Tensor<Self, 4>) {
+        if [x.dtype(), weight.dtype(), gradient.dtype()] != [DType::F32; 3]
+            || !conv_transpose::fits(&x, &weight)
+        {
+            return crate::gradients::conv_transpose(x, weight, gradient);
+        }
+        gradients::conv_transpose(x, weight, gradient)
+    }
 }
 
 /// One image's planes, `[pixels, channels]`.
 fn instance_norm_silu(image: &mut [f32], channels: usize, epsilon: f64) {
+    let arch = pulp::Arch::new();
+    let (mean, inverse) = moments(image, channels, epsilon);
+    image
+        .par_chunks_mut(BLOCK.next_multiple_of(channels))
+        .for_each(|pixels| arch.dispatch(math::NormSilu { pixels, mean: &mean, inverse: &inverse }));
+}
+
+/// Mean and `1 / sqrt(variance + epsilon)` of every channel of `[pixels, channels]`.
+fn moments(image: &[f32], channels: usize, epsilon: f64) -> (Vec<f32>, Vec<f32>) {
     let arch = pulp::Arch::new();
     let block = BLOCK.next_multiple_of(channels);
     let moments: Vec<_> = image
@@ -140,7 +263,5 @@ fn instance_norm_silu(image: &mut [f32], channels: usize, epsilon: f64) {
     }
     let mean: Vec<_> = mean.iter().map(|&m| m as f32).collect();
     let inverse: Vec<_> = variance.iter().map(|v| (1.0 / (v + epsilon).sqrt()) as f32).collect();
-    image
-        .par_chunks_mut(block)
-        .for_each(|pixels| arch.dispatch(math::NormSilu { pixels, mean: &mean, inverse: &inverse }));
+    (mean, inverse)
 }
