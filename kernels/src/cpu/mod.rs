@@ -8,6 +8,9 @@
 pub mod caches;
 pub mod element;
 pub mod level;
+pub mod probe;
+pub mod product;
+mod simd;
 pub mod threads;
 
 pub use element::{Aligned, Element};
