@@ -1,0 +1,18 @@
+//! The network's operations for this CPU: one file per operation, every one at every [`Level`], held against
+//! [`reference`](mod@crate::reference) in `tests/cpu_*.rs`.
+//!
+//! [`Level`] says what the CPU and the system allow, [`Threads`] is the pool that the operations run on, [`Element`]
+//! the types that values are stored in. Sums are float32 or wider everywhere. An operation allocates nothing when it
+//! runs: what it needs besides its operands is made beforehand.
+
+pub mod caches;
+pub mod element;
+pub mod level;
+pub mod probe;
+pub mod product;
+mod simd;
+pub mod threads;
+
+pub use element::{Aligned, Element};
+pub use level::Level;
+pub use threads::Threads;
