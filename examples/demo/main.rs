@@ -31,7 +31,7 @@ struct Arguments {
     variant: String,
 
     /// Which drawn clip is made.
-    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(long, value_name = "N", default_value_t = 17)]
     seed: u64,
 
     /// How long the drawn clip is.

@@ -61,9 +61,9 @@ fn unseen_figures_are_labelled() {
     let segmenter = segmenter();
     let seen = score(&segmenter, (0..500).map(|index| picture(index, Kinds::Training, shape(index))));
     report("kinds that training has", &seen);
-    assert!(seen.mean_iou() >= 0.0, "mean IoU {}", seen.mean_iou());
-    assert!(seen.background_iou() >= 0.0, "background {}", seen.background_iou());
-    assert!(seen.side_confusion() <= 1.0, "sides {}", seen.side_confusion());
+    assert!(seen.mean_iou() >= 0.24, "mean IoU {}", seen.mean_iou());
+    assert!(seen.background_iou() >= 0.88, "background {}", seen.background_iou());
+    assert!(seen.side_confusion() <= 0.15, "sides {}", seen.side_confusion());
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn held_out_kinds_are_labelled() {
     let segmenter = segmenter();
     let held_out = score(&segmenter, (500..700).map(|index| picture(index, Kinds::HeldOut, shape(index))));
     report("kinds held out of training", &held_out);
-    assert!(held_out.mean_iou() >= 0.0, "mean IoU {}", held_out.mean_iou());
-    assert!(held_out.background_iou() >= 0.0, "background {}", held_out.background_iou());
+    assert!(held_out.mean_iou() >= 0.22, "mean IoU {}", held_out.mean_iou());
+    assert!(held_out.background_iou() >= 0.80, "background {}", held_out.background_iou());
 }
 
 /// Labels of `pictures`, all of one size, that come out of the element where it is given `format`.
