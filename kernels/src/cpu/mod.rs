@@ -5,6 +5,7 @@
 //! the types that values are stored in. Sums are float32 or wider everywhere. An operation allocates nothing when it
 //! runs: what it needs besides its operands is made beforehand.
 
+pub mod attention;
 pub mod caches;
 pub mod element;
 pub mod level;
@@ -13,6 +14,7 @@ pub mod product;
 mod simd;
 pub mod threads;
 
+pub use attention::{Attention, AttentionInput, AttentionShape, Heads, QkNorm, Rotary};
 pub use element::{Aligned, Element};
 pub use level::Level;
 pub use threads::Threads;
