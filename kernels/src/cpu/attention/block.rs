@@ -146,11 +146,11 @@ where
         // SAFETY: there are so many whole vectors, an even number of them; units are written to where scores have
         // been read.
         unsafe {
-            let at = |i: usize| scores.add(i * Self::LANES).cast_const();
             let mut largest = [simd.splat(f32::NEG_INFINITY); 2];
             for i in (0..vectors).step_by(2) {
-                largest =
-                    [simd.max(simd.load(at(i)), largest[0]), simd.max(simd.load(at(i + 1)), largest[1])];
+                let from = scores.add(i * Self::LANES);
+                largest[0] = simd.max(simd.load(from), largest[0]);
+                largest[1] = simd.max(simd.load(from.add(Self::LANES)), largest[1]);
             }
             let before = self.scratch.largest[query];
             let largest = simd.largest(simd.max(largest[0], largest[1])).max(before);
@@ -163,16 +163,19 @@ where
             let mut sums = [simd.mul(simd.load(weights), simd.splat(factor)), simd.splat(0.0)];
             let (scale, shift) = (simd.splat(scale), simd.splat(-largest * scale));
             for i in (0..vectors).step_by(2) {
-                let power = |i| {
-                    let x = simd.mul_add(simd.load(at(i)), scale, shift);
-                    if B::DEPTH == 1 { simd.exp2::<false>(x) } else { simd.exp2::<true>(x) }
-                };
-                let (low, high) = (power(i), power(i + 1));
+                let from = scores.add(i * Self::LANES);
+                let low = Self::power(simd, simd.mul_add(simd.load(from), scale, shift));
+                let high = Self::power(simd, simd.mul_add(simd.load(from.add(Self::LANES)), scale, shift));
                 sums = [simd.add(sums[0], low), simd.add(sums[1], high)];
                 self.dots.1.store_units(scores.cast::<u32>().add(i * Self::LANES / B::DEPTH), low, high);
             }
             simd.store(weights, simd.add(sums[0], sums[1]));
         }
+    }
+
+    #[inline(always)]
+    fn power(simd: A::Simd, x: <A::Simd as Simd>::V) -> <A::Simd as Simd>::V {
+        if B::DEPTH == 1 { simd.exp2::<false>(x) } else { simd.exp2::<true>(x) }
     }
 
     #[inline(always)]
