@@ -5,7 +5,7 @@
 
 use super::drive::{Rows, drive};
 use super::pack::OnLoad;
-use super::{Epilogue, Moments, Weights, Workspace, norm_silu};
+use super::{Epilogue, Weights, Workspace};
 use crate::cpu::{Element, Level, Threads};
 
 /// A ConvTranspose's weights, packed for one level.
@@ -73,18 +73,15 @@ impl<W: Element> ConvTranspose<W> {
     }
 }
 
-/// `out [2 h, 2 w, outputs] = epilogue(ConvTranspose(x [h, w, inputs]))`. With moments of the layer before,
-/// `silu((x - mean) * inverse)` is taken of `x` on load.
+/// `out [2 h, 2 w, outputs] = epilogue(ConvTranspose(x [h, w, inputs]))`.
 ///
 /// # Panics
 /// If lengths don't fit together.
-#[allow(clippy::too_many_arguments, reason = "operands and their sizes")]
 pub fn conv_transpose<A: Element, W: Element, O: Element>(
     threads: &mut Threads,
     workspace: &mut Workspace,
     x: &[A],
     [h, w]: [usize; 2],
-    norm: Option<&Moments>,
     weights: &ConvTranspose<W>,
     epilogue: Epilogue<'_>,
     out: &mut [O],
@@ -92,10 +89,9 @@ pub fn conv_transpose<A: Element, W: Element, O: Element>(
     let (inputs, outputs) = (weights.inputs(), weights.outputs());
     assert_eq!(x.len(), h * w * inputs, "an input of {h} x {w} x {inputs}");
     assert_eq!(out.len(), 4 * x.len() / inputs * outputs, "an output of {} x {} x {outputs}", 2 * h, 2 * w);
-    let on_load = norm.map_or(OnLoad::Nothing, |moments| norm_silu(moments, inputs));
     let rows = Phases { x, h, w, inputs };
     // SAFETY: segments are pixels within `x`; output pixels of phases and rows differ and are within `out`.
-    unsafe { drive(threads, workspace, &rows, h * w, &weights.phases, on_load, epilogue, out) };
+    unsafe { drive(threads, workspace, &rows, h * w, &weights.phases, OnLoad::Nothing, epilogue, out) };
 }
 
 /// A row is a pixel of the input's grid, its segments are the four pixels that its output of one phase sees.
@@ -106,21 +102,39 @@ struct Phases<'a, A> {
     inputs: usize,
 }
 
-impl<A: Element> Rows<A> for Phases<'_, A> {
-    #[inline(always)]
-    fn segment(&self, phase: usize, row: usize, segment: usize) -> *const A {
-        let y = (row / self.w).checked_add_signed(TAPS[phase / 2][segment / 2].0);
-        let x = (row % self.w).checked_add_signed(TAPS[phase % 2][segment % 2].0);
-        match (y, x) {
-            (Some(y), Some(x)) if y < self.h && x < self.w => {
-                self.x[(y * self.w + x) * self.inputs..][..self.inputs].as_ptr()
+impl<A> Phases<'_, A> {
+    /// The pixels from one on.
+    fn pixels(&self, first: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (mut y, mut x) = (first / self.w, first % self.w);
+        std::iter::from_fn(move || {
+            let pixel = (y, x);
+            x += 1;
+            if x == self.w {
+                (y, x) = (y + 1, 0);
             }
-            _ => std::ptr::null(),
+            Some(pixel)
+        })
+    }
+}
+
+impl<A: Element> Rows<A> for Phases<'_, A> {
+    fn segments(&self, phase: usize, first: usize, segment: usize, to: &mut [*const A]) {
+        let (dy, _) = TAPS[phase / 2][segment / 2];
+        let (dx, _) = TAPS[phase % 2][segment % 2];
+        for (to, (y, x)) in to.iter_mut().zip(self.pixels(first)) {
+            // Above and left of the image wraps around to far below and right of it.
+            let (y, x) = (y.wrapping_add_signed(dy), x.wrapping_add_signed(dx));
+            *to = if y < self.h && x < self.w {
+                self.x[(y * self.w + x) * self.inputs..][..self.inputs].as_ptr()
+            } else {
+                std::ptr::null()
+            };
         }
     }
 
-    #[inline(always)]
-    fn output(&self, phase: usize, row: usize) -> usize {
-        (2 * (row / self.w) + phase / 2) * 2 * self.w + 2 * (row % self.w) + phase % 2
+    fn outputs(&self, phase: usize, first: usize, to: &mut [usize]) {
+        for (to, (y, x)) in to.iter_mut().zip(self.pixels(first)) {
+            *to = (2 * y + phase / 2) * 2 * self.w + 2 * x + phase % 2;
+        }
     }
 }

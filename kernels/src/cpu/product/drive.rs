@@ -56,11 +56,12 @@ impl Workspace {
 
 /// Where a product's rows come from and go to. A product has parts that differ in their weights: a ConvTranspose's phases.
 pub(super) trait Rows<A>: Sync {
-    /// The left operand's segment of a row, or null for zeros. It has as many values as the weights' segments.
-    fn segment(&self, part: usize, row: usize, segment: usize) -> *const A;
+    /// Where a segment of the left operand's rows from `first` on lies, or null for zeros. A segment has as many values as
+    /// the weights' have.
+    fn segments(&self, part: usize, first: usize, segment: usize, to: &mut [*const A]);
 
-    /// The output row of a row.
-    fn output(&self, part: usize, row: usize) -> usize;
+    /// The output rows of the rows from `first` on.
+    fn outputs(&self, part: usize, first: usize, to: &mut [usize]);
 }
 
 /// How a product is cut.
@@ -236,10 +237,11 @@ impl<R, W: Element, O: Element> Block<'_, R, W, O> {
         for (first, count, height) in self.tiles() {
             let tile = &mut left[first * self.row_units()..][..height * self.row_units()];
             for segment in 0..weights.segments {
+                let mut rows = [std::ptr::null(); MAX_ROWS];
+                self.rows.segments(self.part, self.first + first, segment, &mut rows[..count]);
                 // The rows that a tile has too many repeat the last.
-                let row =
-                    |i: usize| self.rows.segment(self.part, self.first + first + i.min(count - 1), segment);
-                let rows: [_; MAX_ROWS] = std::array::from_fn(row);
+                let last = rows[count - 1];
+                rows[count..].fill(last);
                 let units = weights.segment_steps() * weights.left_units();
                 let to = tile[segment * units * height..][..units * height].as_mut_ptr().cast();
                 // SAFETY: `drive`'s caller vouched for the rows; `to` has the segment's units for every row.
@@ -302,11 +304,10 @@ impl<R, W: Element, O: Element> Block<'_, R, W, O> {
     {
         let outputs = self.weights.outputs();
         let column = panel * self.weights.panel_outputs();
-        let mut rows = [std::ptr::null_mut(); MAX_ROWS];
-        for (i, row) in rows[..count].iter_mut().enumerate() {
-            // SAFETY: `drive`'s caller vouched for output rows to be within the output.
-            *row = unsafe { self.out.at(self.rows.output(self.part, self.first + first + i) * outputs) };
-        }
+        let mut indices = [0; MAX_ROWS];
+        self.rows.outputs(self.part, self.first + first, &mut indices[..count]);
+        // SAFETY: `drive`'s caller vouched for output rows to be within the output.
+        let rows = indices.map(|row| unsafe { self.out.at(row * outputs) });
         let tile = Finish {
             sums: sums.as_ptr(),
             rows: &rows[..count],

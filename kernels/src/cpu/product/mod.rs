@@ -9,6 +9,7 @@ mod deconv;
 mod drive;
 mod epilogue;
 mod moments;
+mod norm_silu;
 mod pack;
 mod patch;
 mod tile;
@@ -18,6 +19,7 @@ pub use deconv::{ConvTranspose, conv_transpose};
 pub use drive::Workspace;
 pub use epilogue::{Epilogue, Then};
 pub use moments::Moments;
+pub use norm_silu::norm_silu;
 pub use patch::{PATCH, patch_rows};
 pub(super) use tile::from_registers;
 pub use weights::Weights;
@@ -57,12 +59,9 @@ pub fn product_norm_silu<A: Element, W: Element, O: Element>(
     epilogue: Epilogue<'_>,
     out: &mut [O],
 ) {
-    product_on_load(threads, workspace, x, weights, norm_silu(moments, weights.inputs()), epilogue, out);
-}
-
-fn norm_silu(moments: &Moments, channels: usize) -> OnLoad<'_> {
-    assert_eq!(moments.mean().len(), channels, "moments of the left operand's channels");
-    OnLoad::NormSilu { mean: moments.mean(), inverse: moments.inverse() }
+    assert_eq!(moments.mean().len(), weights.inputs(), "moments of the left operand's channels");
+    let on_load = OnLoad::NormSilu { mean: moments.mean(), inverse: moments.inverse() };
+    product_on_load(threads, workspace, x, weights, on_load, epilogue, out);
 }
 
 fn product_on_load<A: Element, W: Element, O: Element>(
@@ -92,13 +91,12 @@ struct Dense<'a, A> {
 }
 
 impl<A: Element> Rows<A> for Dense<'_, A> {
-    #[inline(always)]
-    fn segment(&self, _: usize, row: usize, _: usize) -> *const A {
-        self.x[row * self.k..][..self.k].as_ptr()
+    fn segments(&self, _: usize, first: usize, _: usize, to: &mut [*const A]) {
+        let rows = self.x[first * self.k..].chunks_exact(self.k);
+        to.iter_mut().zip(rows).for_each(|(to, row)| *to = row.as_ptr());
     }
 
-    #[inline(always)]
-    fn output(&self, _: usize, row: usize) -> usize {
-        row
+    fn outputs(&self, _: usize, first: usize, to: &mut [usize]) {
+        to.iter_mut().zip(first..).for_each(|(to, row)| *to = row);
     }
 }

@@ -117,16 +117,34 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn store_bf16(self, to: *mut u16, v: __m512) {
         // SAFETY: the token, and the caller's promise.
+        unsafe { _mm256_storeu_si256(to.cast(), to_bf16(v)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, count: usize) -> __m512 {
+        // SAFETY: the token, and the caller's promise: lanes outside a mask aren't touched.
+        unsafe { _mm512_maskz_loadu_ps(first(count), from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, v: __m512, count: usize) {
+        // SAFETY: as in `load_first`.
+        unsafe { _mm512_mask_storeu_ps(to, first(count), v) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16_first(self, from: *const u16, count: usize) -> __m512 {
+        // SAFETY: as in `load_first`.
         unsafe {
-            // To nearest, ties to even; a NaN, which the addition might carry out of, only gets its quiet bit.
-            let bits = _mm512_castps_si512(v);
-            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-            let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-            let result = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
-            let narrow = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(result));
-            _mm256_storeu_si256(to.cast(), narrow);
+            let wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first(count), from.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bf16_first(self, to: *mut u16, v: __m512, count: usize) {
+        // SAFETY: as in `load_first`.
+        unsafe { _mm256_mask_storeu_epi16(to.cast(), first(count), to_bf16(v)) }
     }
 
     #[inline(always)]
@@ -151,6 +169,29 @@ impl Simd for Avx512 {
             // SAFETY: the caller's promise.
             unsafe { interleave_from(whole, rows, len, to.add(first), row_stride) };
         }
+    }
+}
+
+/// The mask of the first lanes.
+#[inline(always)]
+fn first(count: usize) -> __mmask16 {
+    ((1u32 << count) - 1) as __mmask16
+}
+
+/// To nearest, ties to even; a NaN, which the addition might carry out of, only gets its quiet bit.
+///
+/// # Safety
+/// AVX-512 F runs here.
+#[inline(always)]
+unsafe fn to_bf16(v: __m512) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bits = _mm512_castps_si512(v);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+        let result = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(result))
     }
 }
 

@@ -81,6 +81,56 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` values can be written, at any alignment.
     unsafe fn store_bf16(self, to: *mut u16, v: Self::V);
 
+    /// The first `count` values, the other lanes zero. By way of memory where there are no masks.
+    ///
+    /// # Safety
+    /// `count` values can be read; it is at most `LANES`.
+    #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, count: usize) -> Self::V {
+        let mut part = [0.0; MAX_LANES];
+        // SAFETY: the caller's promise; there is room for every level's lanes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), count);
+            self.load(part.as_ptr())
+        }
+    }
+
+    /// # Safety
+    /// `count` values can be written; it is at most `LANES`.
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, v: Self::V, count: usize) {
+        let mut part = [0.0; MAX_LANES];
+        // SAFETY: as in `load_first`.
+        unsafe {
+            self.store(part.as_mut_ptr(), v);
+            std::ptr::copy_nonoverlapping(part.as_ptr(), to, count);
+        }
+    }
+
+    /// # Safety
+    /// As [`load_first`](Self::load_first).
+    #[inline(always)]
+    unsafe fn load_bf16_first(self, from: *const u16, count: usize) -> Self::V {
+        let mut part = [0; MAX_LANES];
+        // SAFETY: as in `load_first`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), count);
+            self.load_bf16(part.as_ptr())
+        }
+    }
+
+    /// # Safety
+    /// As [`store_first`](Self::store_first).
+    #[inline(always)]
+    unsafe fn store_bf16_first(self, to: *mut u16, v: Self::V, count: usize) {
+        let mut part = [0; MAX_LANES];
+        // SAFETY: as in `load_first`.
+        unsafe {
+            self.store_bf16(part.as_mut_ptr(), v);
+            std::ptr::copy_nonoverlapping(part.as_ptr(), to, count);
+        }
+    }
+
     /// Writes `to[c * row_stride + r] = rows[r][c]` for `r` below the number of rows, at most `row_stride`, and `c`
     /// below `len`, in units of 32 bits.
     ///
@@ -95,15 +145,14 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 /// `count` values can be read; it is at most `LANES`.
 #[inline(always)]
 pub(crate) unsafe fn load<S: Simd, E: Element>(simd: S, from: *const E, count: usize) -> S::V {
-    // SAFETY: the caller's promise; a part is copied to where whole vectors can be read. An `Element` that is not
-    // bfloat16 is float32.
+    // SAFETY: the caller's promise. An `Element` that is not bfloat16 is float32.
     unsafe {
-        if count == S::LANES {
-            return if E::IS_BF16 { simd.load_bf16(from.cast()) } else { simd.load(from.cast()) };
+        match (E::IS_BF16, count == S::LANES) {
+            (false, true) => simd.load(from.cast()),
+            (false, false) => simd.load_first(from.cast(), count),
+            (true, true) => simd.load_bf16(from.cast()),
+            (true, false) => simd.load_bf16_first(from.cast(), count),
         }
-        let mut part = [E::default(); MAX_LANES];
-        std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), count);
-        if E::IS_BF16 { simd.load_bf16(part.as_ptr().cast()) } else { simd.load(part.as_ptr().cast()) }
     }
 }
 
@@ -115,16 +164,12 @@ pub(crate) unsafe fn load<S: Simd, E: Element>(simd: S, from: *const E, count: u
 pub(crate) unsafe fn store<S: Simd, E: Element>(simd: S, to: *mut E, v: S::V, count: usize) {
     // SAFETY: as in `load`.
     unsafe {
-        if count == S::LANES {
-            return if E::IS_BF16 { simd.store_bf16(to.cast(), v) } else { simd.store(to.cast(), v) };
+        match (E::IS_BF16, count == S::LANES) {
+            (false, true) => simd.store(to.cast(), v),
+            (false, false) => simd.store_first(to.cast(), v, count),
+            (true, true) => simd.store_bf16(to.cast(), v),
+            (true, false) => simd.store_bf16_first(to.cast(), v, count),
         }
-        let mut part = [E::default(); MAX_LANES];
-        if E::IS_BF16 {
-            simd.store_bf16(part.as_mut_ptr().cast(), v);
-        } else {
-            simd.store(part.as_mut_ptr().cast(), v);
-        }
-        std::ptr::copy_nonoverlapping(part.as_ptr(), to, count);
     }
 }
 
