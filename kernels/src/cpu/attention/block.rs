@@ -8,10 +8,10 @@ use crate::cpu::simd::{MAX_LANES, Simd, Task, store};
 use crate::cpu::{Aligned, Element};
 
 /// Queries of a block: each panel of keys is read from the second-level cache once for so many.
-pub(super) const QUERIES: usize = 4 * ROWS;
+pub(super) const QUERIES: usize = 2 * ROWS;
 
 /// Keys whose scores exist at a time. With [`QUERIES`] they fill three quarters of a small first-level cache.
-pub(super) const KEYS: usize = 256;
+pub(super) const KEYS: usize = 512;
 
 /// What one thread needs for a block.
 #[derive(Debug)]

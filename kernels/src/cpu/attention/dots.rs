@@ -23,14 +23,8 @@ pub(super) trait Softmax: Simd {
     const WIDTH: usize;
 
     /// `2^x` for `x` up to 0: within 2e-7 of it relatively, or within 8e-5 if `COARSE`, where a rounding to bfloat16
-    /// (2e-3) follows. Far below zero it ends at `2^-126` or 0. NaN stays NaN.
+    /// (2e-3) follows. Far below zero it ends at `2^-125` or 0. NaN stays NaN.
     fn exp2<const COARSE: bool>(self, x: Self::V) -> Self::V;
-
-    /// The largest lane.
-    fn largest(self, v: Self::V) -> f32;
-
-    /// The sum of the lanes.
-    fn total(self, v: Self::V) -> f32;
 }
 
 /// Best polynomials for `2^r` on -0.5 to 0.5 by the largest relative error: 7e-5 and 7e-8.
@@ -42,8 +36,9 @@ const FINE_CENTERED: [f32; 6] =
 fn exp2_by_exponent_bits<S: Simd, const COARSE: bool>(s: S, x: S::V) -> S::V {
     // Adding it rounds to an integer, which then is the low bits of the sum: 1.5 * 2^23.
     const ROUND: f32 = 12_582_912.0;
-    // The operand that is NaN must come second to come through.
-    let x = s.max(s.splat(-126.0), x);
+    // The power may be a little below 1, so this is where its exponent ends. The operand that is NaN must come second
+    // to come through.
+    let x = s.max(s.splat(-125.0), x);
     let shifted = s.add(x, s.splat(ROUND));
     let r = s.sub(x, s.sub(shifted, s.splat(ROUND)));
     let power = if COARSE { polynomial(s, r, COARSE_CENTERED) } else { polynomial(s, r, FINE_CENTERED) };
@@ -57,16 +52,6 @@ impl Softmax for Scalar {
     fn exp2<const COARSE: bool>(self, x: Self::V) -> Self::V {
         exp2_by_exponent_bits::<_, COARSE>(self, x)
     }
-
-    #[inline(always)]
-    fn largest(self, v: Self::V) -> f32 {
-        v.into_iter().fold(f32::NEG_INFINITY, f32::max)
-    }
-
-    #[inline(always)]
-    fn total(self, v: Self::V) -> f32 {
-        v.into_iter().sum()
-    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -76,26 +61,6 @@ impl Softmax for Avx2 {
     #[inline(always)]
     fn exp2<const COARSE: bool>(self, x: __m256) -> __m256 {
         exp2_by_exponent_bits::<_, COARSE>(self, x)
-    }
-
-    #[inline(always)]
-    fn largest(self, v: __m256) -> f32 {
-        // SAFETY: the token.
-        unsafe {
-            let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
-            let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
-            _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
-        }
-    }
-
-    #[inline(always)]
-    fn total(self, v: __m256) -> f32 {
-        // SAFETY: the token.
-        unsafe {
-            let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
-            let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
-            _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
-        }
     }
 }
 
@@ -116,18 +81,6 @@ impl Softmax for Avx512 {
             if COARSE { polynomial(self, r, COARSE_FLOORED) } else { polynomial(self, r, FINE_FLOORED) };
         // SAFETY: the token.
         unsafe { _mm512_scalef_ps(power, x) }
-    }
-
-    #[inline(always)]
-    fn largest(self, v: __m512) -> f32 {
-        // SAFETY: the token.
-        unsafe { _mm512_reduce_max_ps(v) }
-    }
-
-    #[inline(always)]
-    fn total(self, v: __m512) -> f32 {
-        // SAFETY: the token.
-        unsafe { _mm512_reduce_add_ps(v) }
     }
 }
 
@@ -304,6 +257,59 @@ unsafe fn multiply_width<D: Dots, const W: usize>(dots: D, tile: Tile) {
             for (w, sum) in sums.iter().enumerate() {
                 simd.store(out.add(r * sums_stride + w * lanes), *sum);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::Level;
+    use crate::cpu::simd::{MAX_LANES, with_simd};
+
+    struct Powers<'a, S, const COARSE: bool>(S, &'a mut [f32]);
+
+    impl<S: Softmax, const COARSE: bool> Task for Powers<'_, S, COARSE> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run(self) {
+            for chunk in self.1.chunks_exact_mut(S::LANES) {
+                // SAFETY: a chunk has as many values as there are lanes.
+                unsafe {
+                    let v = self.0.load(chunk.as_ptr());
+                    self.0.store(chunk.as_mut_ptr(), self.0.exp2::<COARSE>(v));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn powers_are_within_their_bounds_down_to_where_they_end() {
+        let count = 1_600_000usize;
+        let x: Vec<f32> = (0..count).map(|i| i as f32 * -1e-4).collect();
+        assert!(count.is_multiple_of(MAX_LANES));
+        for level in Level::all_available() {
+            let (mut fine, mut coarse) = (x.clone(), x.clone());
+            with_simd!(level, |simd| simd.vectorize(Powers::<_, false>(simd, &mut fine)));
+            with_simd!(level, |simd| simd.vectorize(Powers::<_, true>(simd, &mut coarse)));
+            let worst = |y: &[f32]| {
+                let inside = y.iter().zip(&x).filter(|&(_, &x)| x >= -125.0);
+                inside.map(|(&y, &x)| (f64::from(y) / f64::from(x).exp2() - 1.0).abs()).fold(0.0, f64::max)
+            };
+            eprintln!("{level}: 2^x within {:e}, coarse within {:e}", worst(&fine), worst(&coarse));
+            // The polynomials' own 7.5e-8 and 7.5e-5, and the rounding of float32 on the way.
+            assert!(worst(&fine) < 3e-7 && worst(&coarse) < 8e-5, "{level}");
+            for (y, x) in fine.iter().chain(&coarse).zip(x.iter().chain(&x)) {
+                assert!(*x >= -125.0 || (0.0..=2.4e-38).contains(y), "{level}: 2^{x} is {y}");
+            }
+            let mut ends = [f32::NAN, f32::NEG_INFINITY, 0.0, -1e30].repeat(4);
+            with_simd!(level, |simd| simd.vectorize(Powers::<_, false>(simd, &mut ends)));
+            assert!(ends[0].is_nan(), "{level}: {ends:?}");
+            assert!(
+                ends[1] <= 2.4e-38 && ends[3] <= 2.4e-38 && (ends[2] - 1.0).abs() < 2e-7,
+                "{level}: {ends:?}"
+            );
         }
     }
 }

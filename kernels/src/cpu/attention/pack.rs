@@ -190,3 +190,53 @@ pub(super) unsafe fn values<D: Dots, E: Element>(part: Part<'_, E>, width: usize
 fn unit<E: Element>(low: E, high: E) -> u32 {
     u32::from(bf16_bits(low.to_f32())) | u32::from(bf16_bits(high.to_f32())) << 16
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+
+    /// Queries prepared here and there, element by element: equal, but where float32 sums put a value on the other
+    /// side of a rounding than float64 sums. That is rare, and then it is one step of bfloat16.
+    #[test]
+    fn norm_and_rotation_round_as_the_definition_does() {
+        let (h, w, prefix) = (7, 5, 9);
+        let (mut differing, mut all) = (0, 0);
+        for head_dim in (4..=MAX_HEAD_DIM).step_by(4) {
+            let tables = reference::RopeTables::new(h, w, &reference::rope_periods(head_dim));
+            let half = |table: &[f32]| -> Vec<f32> {
+                table.chunks_exact(head_dim).flat_map(|row| &row[..head_dim / 2]).copied().collect()
+            };
+            let (sin, cos) = (half(&tables.sin), half(&tables.cos));
+            let weight: Vec<f32> = (0..head_dim).map(|i| 0.5 + (i * 7 % 11) as f32 / 10.0).collect();
+            let tokens = prefix + h * w;
+            let x: Vec<f32> =
+                (0..tokens * head_dim).map(|i| ((i * 7919 % 20011) as f32 / 10000.0 - 1.0) * 3.0).collect();
+            for norm in [None, Some((&*weight, 1e-6))] {
+                let mut expected = match norm {
+                    Some((weight, epsilon)) => reference::rms_norm(&x, weight, f64::from(epsilon)),
+                    None => x.clone(),
+                };
+                reference::rope(&mut expected, 1, prefix, &tables);
+                let preparation = Preparation { norm, rotary: Some(Rotary { prefix, sin: &sin, cos: &cos }) };
+                for (token, expected) in expected.chunks_exact(head_dim).enumerate() {
+                    let mut row = [f32::NAN; MAX_HEAD_DIM];
+                    preparation.prepare(&x[token * head_dim..][..head_dim], token, &mut row);
+                    // A product's rounding is a step of it, which its sum with the other may be smaller than.
+                    let largest = expected.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+                    for (a, e) in row.iter().zip(expected) {
+                        all += 1;
+                        differing += usize::from(a != e);
+                        assert!(
+                            (a - e).abs() <= largest / 64.0,
+                            "head dim {head_dim}, token {token}: {a}, not {e}"
+                        );
+                        assert!(norm.is_some() || a == e, "head dim {head_dim}, token {token}: {a}, not {e}");
+                    }
+                }
+            }
+        }
+        eprintln!("{differing} of {all} differ");
+        assert!(differing * 2000 < all, "{differing} of {all} differ");
+    }
+}
