@@ -1,12 +1,14 @@
-//! Prints how long one layer's attention takes on one core at every level, beside what the core's multiply-adds can do:
-//! `cargo run --release -p sapiens-kernels --example cpu_attention`.
+//! Prints how long one layer's attention, the norms and the labels take on one core at every level, beside what the
+//! core's multiply-adds can do: `cargo run --release -p sapiens-kernels --example cpu_attention`.
 
 use std::time::Instant;
 
 use half::bf16;
 use sapiens_kernels::cpu::{
-    Attention, AttentionInput, AttentionShape, Element, Heads, Level, QkNorm, Rotary, Threads, probe,
+    Attention, AttentionInput, AttentionShape, Element, Heads, Level, PixelLogits, QkNorm, ResizeArgmax,
+    Rotary, Threads, layer_norm, probe, rms_norm,
 };
+use sapiens_kernels::{LabelWindow, Logits};
 
 /// Seconds of the fastest of several calls, after one that warms up.
 fn best_of(count: usize, mut call: impl FnMut()) -> f64 {
@@ -68,6 +70,73 @@ fn attention<E: Element>(
     );
 }
 
+fn norms<E: Element>(level: Level) {
+    let (rows, channels) = (3072, 1024);
+    let x = values::<E>(rows * channels);
+    let (weight, bias) = (vec![1.0; channels], vec![0.5; channels]);
+    let mut out = vec![E::default(); x.len()];
+    let Ok(mut threads) = Threads::new(1) else { return };
+    let layer = best_of(30, || layer_norm(level, &mut threads, &x, (&weight, &bias), 1e-6, &mut out));
+    let rms = best_of(30, || rms_norm(level, &mut threads, &x, &weight, 1e-6, &mut out));
+    let rate = |seconds: f64| (size_of_val(&*x) * 2) as f64 / seconds / 1e9;
+    println!(
+        "{level:>10} {:4} norms of {rows} x {channels}: layer {:.2} ms, {:.1} GB/s; rms {:.2} ms, {:.1} GB/s",
+        if E::IS_BF16 { "bf16" } else { "f32" },
+        layer * 1e3,
+        rate(layer),
+        rms * 1e3,
+        rate(rms),
+    );
+}
+
+const CLASSES: usize = 29;
+
+/// Discs of one class each before a background, as an image has areas, or nothing but noise.
+fn logits(height: usize, width: usize, noise: bool) -> Vec<f32> {
+    let mut planes = values::<f32>(CLASSES * height * width);
+    let radius = height / 8;
+    for y in 0..if noise { 0 } else { height } {
+        for x in 0..width {
+            let (cy, cx) = (y % (3 * radius), x % (3 * radius));
+            let inside = cy.abs_diff(radius).pow(2) + cx.abs_diff(radius).pow(2) < radius * radius;
+            let class =
+                if inside { 1 + (y / (3 * radius) * 5 + x / (3 * radius)) % (CLASSES - 1) } else { 0 };
+            planes[(class * height + y) * width + x] += 8.0;
+        }
+    }
+    planes
+}
+
+/// Beside the same from planes, which is made of plain code.
+fn labels(level: Level, (height, width): (usize, usize), (full_height, full_width): (usize, usize)) {
+    let Ok(mut threads) = Threads::new(1) else { return };
+    let window = LabelWindow::whole(full_height, full_width);
+    let mut out = vec![0; full_height * full_width];
+    for noise in [false, true] {
+        let planes = logits(height, width, noise);
+        let plane = height * width;
+        let pixels: Vec<f32> =
+            (0..plane * CLASSES).map(|i| planes[i % CLASSES * plane + i / CLASSES]).collect();
+        let narrow: Vec<bf16> = pixels.iter().map(|&value| bf16::from_f32(value)).collect();
+        let mut argmax = ResizeArgmax::new(level, 1);
+        let wide = PixelLogits::new(&pixels, CLASSES, CLASSES, height, width);
+        let wide = best_of(15, || argmax.run(&mut threads, wide, window, &mut out));
+        let narrow = PixelLogits::new(&narrow, CLASSES, CLASSES, height, width);
+        let narrow = best_of(15, || argmax.run(&mut threads, narrow, window, &mut out));
+        let mut portable = sapiens_kernels::ResizeArgmax::new();
+        let planes = Logits::new(&planes, CLASSES, height, width);
+        let portable = best_of(15, || portable.run(planes, window, 0..full_height, &mut out));
+        println!(
+            "{level:>10} labels {CLASSES} x {height} x {width} to {full_width} x {full_height}, {}: \
+             f32 {:.2} ms, bf16 {:.2} ms, planes {:.2} ms",
+            if noise { "noise" } else { "areas" },
+            wide * 1e3,
+            narrow * 1e3,
+            portable * 1e3,
+        );
+    }
+}
+
 fn main() {
     let shape = |tokens, heads, kv_heads, head_dim| AttentionShape { tokens, heads, kv_heads, head_dim };
     for level in Level::all_available() {
@@ -84,5 +153,9 @@ fn main() {
             attention::<bf16>(level, name, shape, prefix, tries);
             attention::<f32>(level, name, shape, prefix, tries);
         }
+        norms::<bf16>(level);
+        norms::<f32>(level);
+        labels(level, (1024, 768), (1080, 1920));
+        labels(level, (256, 192), (480, 640));
     }
 }
