@@ -70,14 +70,14 @@ pub struct ResizeArgmax {
 
 /// The two source positions of an output position and their weights.
 #[derive(Clone, Copy, Debug)]
-struct Taps {
-    index: [u32; 2],
-    weight: [f32; 2],
+pub(crate) struct Taps {
+    pub index: [u32; 2],
+    pub weight: [f32; 2],
 }
 
 impl Taps {
     /// PyTorch's `compute_source_index_and_lambda`: `max((i + 0.5) * n / full - 0.5, 0)` in float32.
-    fn new(i: usize, n: usize, full: usize) -> Self {
+    pub(crate) fn new(i: usize, n: usize, full: usize) -> Self {
         if n == full {
             return Self { index: [i as u32; 2], weight: [1.0, 0.0] };
         }

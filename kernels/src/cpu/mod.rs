@@ -5,14 +5,20 @@
 //! the types that values are stored in. Sums are float32 or wider everywhere. An operation allocates nothing when it
 //! runs: what it needs besides its operands is made beforehand.
 
+pub mod attention;
 pub mod caches;
 pub mod element;
 pub mod level;
+pub mod norm;
 pub mod probe;
 pub mod product;
+pub mod resize_argmax;
 mod simd;
 pub mod threads;
 
+pub use attention::{Attention, AttentionInput, AttentionShape, Heads, QkNorm, Rotary};
 pub use element::{Aligned, Element};
 pub use level::Level;
+pub use norm::{layer_norm, rms_norm};
+pub use resize_argmax::{PixelLogits, ResizeArgmax};
 pub use threads::Threads;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use safetensors::{Dtype, SafeTensors};
+use sapiens_kernels::cpu::{Element, Level, Threads};
 
 /// The tensors of one file, in float32 or bytes, with their shapes.
 pub struct Tensors {
@@ -135,4 +136,36 @@ pub fn difference(actual: &[f32], expected: &[f32]) -> (f64, f64) {
         sum += difference;
     }
     (max, sum / actual.len() as f64)
+}
+
+/// Runs a check at every level, with one thread and with more threads than there are processors, and says what it skips.
+pub fn each_level(mut check: impl FnMut(Level, &mut Threads)) {
+    let levels = Level::all_available();
+    for name in Level::names().filter(|name| levels.iter().all(|level| level.name() != *name)) {
+        eprintln!("skipped: {name}, which this machine or this crate doesn't have");
+    }
+    for level in levels {
+        for count in [1, 3] {
+            check(level, &mut Threads::new(count).unwrap());
+        }
+    }
+}
+
+/// `len` generated values and the same in float32: the type holds them exactly.
+pub fn stored<E: Element>(name: &str, len: usize, scale: f32) -> (Vec<E>, Vec<f32>) {
+    let values = generated(name, &[len, 3], 6).into_iter().step_by(3);
+    let values: Vec<E> = values.map(|value| E::from_f32(value * scale)).collect();
+    let exact = values.iter().map(|value| value.to_f32()).collect();
+    (values, exact)
+}
+
+/// What `f` writes to an output full of NaN. Nothing may be written past its end.
+pub fn written<O: Element>(len: usize, f: impl FnOnce(&mut [O])) -> Vec<f32> {
+    const GUARD: usize = 64;
+    let mut out = vec![O::NAN; len];
+    out.extend((0..GUARD).map(|i| O::from_f32(i as f32)));
+    f(&mut out[..len]);
+    let guard = out.split_off(len);
+    assert!(guard.iter().enumerate().all(|(i, value)| value.to_f32() == i as f32), "written past the end");
+    out.into_iter().map(Element::to_f32).collect()
 }

@@ -79,6 +79,32 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn largest(self, v: __m256) -> f32 {
+        // SAFETY: the token.
+        unsafe {
+            let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
+        }
+    }
+
+    #[inline(always)]
+    fn total(self, v: __m256) -> f32 {
+        // SAFETY: the token.
+        unsafe {
+            let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
+        }
+    }
+
+    #[inline(always)]
+    fn equal(self, a: __m256, b: __m256) -> u32 {
+        // SAFETY: the token.
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a, b)) as u32 }
+    }
+
+    #[inline(always)]
     fn low_bf16(self, pairs: __m256) -> __m256 {
         // SAFETY: the token.
         unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_castps_si256(pairs))) }

@@ -79,6 +79,24 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn largest(self, v: __m512) -> f32 {
+        // SAFETY: the token.
+        unsafe { _mm512_reduce_max_ps(v) }
+    }
+
+    #[inline(always)]
+    fn total(self, v: __m512) -> f32 {
+        // SAFETY: the token.
+        unsafe { _mm512_reduce_add_ps(v) }
+    }
+
+    #[inline(always)]
+    fn equal(self, a: __m512, b: __m512) -> u32 {
+        // SAFETY: the token.
+        unsafe { u32::from(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b)) }
+    }
+
+    #[inline(always)]
     fn low_bf16(self, pairs: __m512) -> __m512 {
         // SAFETY: the token.
         unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_castps_si512(pairs))) }

@@ -4,7 +4,7 @@ use super::Simd;
 
 /// `p[0] + x (p[1] + x (p[2] + ..))`.
 #[inline(always)]
-fn polynomial<S: Simd, const N: usize>(s: S, x: S::V, p: [f32; N]) -> S::V {
+pub(crate) fn polynomial<S: Simd, const N: usize>(s: S, x: S::V, p: [f32; N]) -> S::V {
     let mut sum = s.splat(p[N - 1]);
     for &coefficient in p[..N - 1].iter().rev() {
         sum = s.mul_add(sum, x, s.splat(coefficient));

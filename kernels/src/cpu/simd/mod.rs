@@ -63,6 +63,13 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `v` times two to the power of the integer in the low bits of `n`, within the range of normal numbers.
     fn scale_by_power(self, v: Self::V, n: Self::V) -> Self::V;
 
+    /// The largest lane, where no lane is NaN.
+    fn largest(self, v: Self::V) -> f32;
+    /// The sum of the lanes.
+    fn total(self, v: Self::V) -> f32;
+    /// A bit for each lane in which the two are equal.
+    fn equal(self, a: Self::V, b: Self::V) -> u32;
+
     /// The lower bfloat16 of each lane's pair, widened.
     fn low_bf16(self, pairs: Self::V) -> Self::V;
     /// The upper bfloat16 of each lane's pair, widened.

@@ -66,6 +66,21 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    fn largest(self, v: Self::V) -> f32 {
+        v.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    #[inline(always)]
+    fn total(self, v: Self::V) -> f32 {
+        v.into_iter().sum()
+    }
+
+    #[inline(always)]
+    fn equal(self, a: Self::V, b: Self::V) -> u32 {
+        a.into_iter().zip(b).enumerate().map(|(i, (a, b))| u32::from(a == b) << i).sum()
+    }
+
+    #[inline(always)]
     fn low_bf16(self, pairs: Self::V) -> Self::V {
         lanes(|i| f32::from_bits(pairs[i].to_bits() << 16))
     }

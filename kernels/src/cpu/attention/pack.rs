@@ -1,0 +1,242 @@
+//! From queries, keys and values as the products left them to what the query blocks multiply: normed, rotated, in
+//! units of 32 bits, keys lying in columns.
+
+use super::dots::Dots;
+use super::{Heads, MAX_HEAD_DIM, MAX_PANEL, QkNorm, Rotary};
+use crate::cpu::Element;
+use crate::cpu::simd::{Simd, bf16_bits};
+
+/// What becomes of a query or key before it is multiplied.
+#[derive(Clone, Copy)]
+pub(super) struct Preparation<'a> {
+    /// Weights of the RMSNorm and its epsilon.
+    pub norm: Option<(&'a [f32], f32)>,
+    pub rotary: Option<Rotary<'a>>,
+}
+
+impl<'a> Preparation<'a> {
+    pub(super) fn of_queries(norm: Option<QkNorm<'a>>, rotary: Option<Rotary<'a>>) -> Self {
+        Self { norm: norm.map(|norm| (norm.q, norm.epsilon)), rotary }
+    }
+
+    pub(super) fn of_keys(norm: Option<QkNorm<'a>>, rotary: Option<Rotary<'a>>) -> Self {
+        Self { norm: norm.map(|norm| (norm.k, norm.epsilon)), rotary }
+    }
+
+    /// One head's vector of one token, ready to be multiplied, in `row`.
+    #[inline(always)]
+    fn prepare<E: Element>(self, vector: &[E], token: usize, row: &mut [f32; MAX_HEAD_DIM]) {
+        let row = &mut row[..vector.len()];
+        for (to, from) in row.iter_mut().zip(vector) {
+            *to = from.to_f32();
+        }
+        if let Some((weight, epsilon)) = self.norm {
+            let factor = 1.0 / (squares(row) / row.len() as f32 + epsilon).sqrt();
+            for (value, weight) in row.iter_mut().zip(weight) {
+                *value = *value * factor * weight;
+            }
+        }
+        let Some(Rotary { prefix, sin, cos }) = self.rotary else { return };
+        for value in row.iter_mut() {
+            *value = round(*value);
+        }
+        if token < prefix {
+            return;
+        }
+        let half = row.len() / 2;
+        let angles = (token - prefix) * half..(token - prefix + 1) * half;
+        let (a, b) = row.split_at_mut(half);
+        for (((a, b), sin), cos) in a.iter_mut().zip(b).zip(&sin[angles.clone()]).zip(&cos[angles]) {
+            let (x, y) = (*a, *b);
+            *a = round(round(x * cos) + round(-y * sin));
+            *b = round(round(y * cos) + round(x * sin));
+        }
+    }
+}
+
+/// The nearest bfloat16. Networks were trained with the rotation in bfloat16, so that its roundings are part of it.
+#[inline(always)]
+fn round(value: f32) -> f32 {
+    f32::from_bits(u32::from(bf16_bits(value)) << 16)
+}
+
+/// The sum of squares, in so many sums that none is long and they fill vectors.
+#[inline(always)]
+fn squares(row: &[f32]) -> f32 {
+    const SUMS: usize = 16;
+    let mut sums = [0.0; SUMS];
+    let (whole, rest) = row.as_chunks::<SUMS>();
+    for chunk in whole {
+        for (sum, value) in sums.iter_mut().zip(chunk) {
+            *sum += value * value;
+        }
+    }
+    for (sum, value) in sums.iter_mut().zip(rest) {
+        *sum += value * value;
+    }
+    sums.iter().sum()
+}
+
+/// Writes a row's values as units.
+///
+/// # Safety
+/// `row.len() / DEPTH` units can be written; the length is even.
+#[inline(always)]
+unsafe fn write_units<D: Dots>(row: &[f32], to: *mut u32) {
+    for (i, &value) in row.iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match D::DEPTH {
+                1 => *to.add(i) = value.to_bits(),
+                _ => *to.cast::<u16>().add(i) = bf16_bits(value),
+            }
+        }
+    }
+}
+
+/// One head's vectors of the tokens from `first` to `last`.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a, E> {
+    pub heads: Heads<'a, E>,
+    pub head: usize,
+    pub head_dim: usize,
+    pub first: usize,
+    pub last: usize,
+}
+
+impl<'a, E: Element> Part<'a, E> {
+    #[inline(always)]
+    fn vector(self, token: usize) -> &'a [E] {
+        self.heads.vector(token, self.head, self.head_dim)
+    }
+}
+
+/// Queries, or keys before they are turned, as rows of units.
+///
+/// # Safety
+/// A row for each token can be written to `to`.
+#[inline(always)]
+pub(super) unsafe fn rows<D: Dots, E: Element>(
+    part: Part<'_, E>,
+    preparation: Preparation<'_>,
+    to: *mut u32,
+) {
+    let Part { head_dim, first, last, .. } = part;
+    let mut row = [0.0; MAX_HEAD_DIM];
+    for token in first..last {
+        preparation.prepare(part.vector(token), token, &mut row);
+        // SAFETY: the caller's promise.
+        unsafe { write_units::<D>(&row[..head_dim], to.add((token - first) * (head_dim / D::DEPTH))) };
+    }
+}
+
+/// Keys as a panel of `columns` columns, zeros where there is no token.
+///
+/// # Safety
+/// `rows` has `columns` rows of units, `to` a panel.
+#[inline(always)]
+pub(super) unsafe fn keys<D: Dots, E: Element>(
+    dots: D,
+    part: Part<'_, E>,
+    columns: usize,
+    preparation: Preparation<'_>,
+    rows: *mut u32,
+    to: *mut u32,
+) {
+    let units = part.head_dim / D::DEPTH;
+    let count = part.last - part.first;
+    // SAFETY: the caller's promise.
+    unsafe {
+        self::rows::<D, E>(part, preparation, rows);
+        rows.add(count * units).write_bytes(0, (columns - count) * units);
+        let mut pointers = [std::ptr::null::<u32>(); MAX_PANEL];
+        for (i, pointer) in pointers[..columns].iter_mut().enumerate() {
+            *pointer = rows.add(i * units);
+        }
+        dots.simd().interleave(&pointers[..columns], units, to, columns);
+    }
+}
+
+/// Values, `[tokens / DEPTH][width]` units, zeros beyond the head dim and beside the last token where it has no partner.
+///
+/// # Safety
+/// So many units can be written.
+#[inline(always)]
+pub(super) unsafe fn values<D: Dots, E: Element>(part: Part<'_, E>, width: usize, to: *mut u32) {
+    let Part { head_dim, first, last, .. } = part;
+    for (i, token) in (first..last).step_by(D::DEPTH).enumerate() {
+        let vector = part.vector(token);
+        // SAFETY: the caller's promise.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.add(i * width), width) };
+        let (to, rest) = to.split_at_mut(head_dim);
+        rest.fill(0);
+        if D::DEPTH == 1 {
+            for (to, from) in to.iter_mut().zip(vector) {
+                *to = from.to_f32().to_bits();
+            }
+        } else if token + 1 < last {
+            for ((to, low), high) in to.iter_mut().zip(vector).zip(part.vector(token + 1)) {
+                *to = unit(*low, *high);
+            }
+        } else {
+            for (to, low) in to.iter_mut().zip(vector) {
+                *to = unit(*low, E::default());
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn unit<E: Element>(low: E, high: E) -> u32 {
+    u32::from(bf16_bits(low.to_f32())) | u32::from(bf16_bits(high.to_f32())) << 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+
+    /// Queries prepared here and there, element by element: equal, but where float32 sums put a value on the other
+    /// side of a rounding than float64 sums. That is rare, and then it is one step of bfloat16.
+    #[test]
+    fn norm_and_rotation_round_as_the_definition_does() {
+        let (h, w, prefix) = (7, 5, 9);
+        let (mut differing, mut all) = (0, 0);
+        for head_dim in (4..=MAX_HEAD_DIM).step_by(4) {
+            let tables = reference::RopeTables::new(h, w, &reference::rope_periods(head_dim));
+            let half = |table: &[f32]| -> Vec<f32> {
+                table.chunks_exact(head_dim).flat_map(|row| &row[..head_dim / 2]).copied().collect()
+            };
+            let (sin, cos) = (half(&tables.sin), half(&tables.cos));
+            let weight: Vec<f32> = (0..head_dim).map(|i| 0.5 + (i * 7 % 11) as f32 / 10.0).collect();
+            let tokens = prefix + h * w;
+            let x: Vec<f32> =
+                (0..tokens * head_dim).map(|i| ((i * 7919 % 20011) as f32 / 10000.0 - 1.0) * 3.0).collect();
+            for norm in [None, Some((&*weight, 1e-6))] {
+                let mut expected = match norm {
+                    Some((weight, epsilon)) => reference::rms_norm(&x, weight, f64::from(epsilon)),
+                    None => x.clone(),
+                };
+                reference::rope(&mut expected, 1, prefix, &tables);
+                let preparation = Preparation { norm, rotary: Some(Rotary { prefix, sin: &sin, cos: &cos }) };
+                for (token, expected) in expected.chunks_exact(head_dim).enumerate() {
+                    let mut row = [f32::NAN; MAX_HEAD_DIM];
+                    preparation.prepare(&x[token * head_dim..][..head_dim], token, &mut row);
+                    // A product's rounding is a step of it, which its sum with the other may be smaller than.
+                    let largest = expected.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+                    for (a, e) in row.iter().zip(expected) {
+                        all += 1;
+                        differing += usize::from(a != e);
+                        assert!(
+                            (a - e).abs() <= largest / 64.0,
+                            "head dim {head_dim}, token {token}: {a}, not {e}"
+                        );
+                        assert!(norm.is_some() || a == e, "head dim {head_dim}, token {token}: {a}, not {e}");
+                    }
+                }
+            }
+        }
+        eprintln!("{differing} of {all} differ");
+        assert!(differing * 2000 < all, "{differing} of {all} differ");
+    }
+}
