@@ -129,7 +129,7 @@ pub struct Attention<E> {
     level: Level,
     /// Packed keys of all heads, `[kv_heads][panels][head_dim / DEPTH][panel]` units.
     keys: Aligned<f32>,
-    /// Packed values of all heads, `[kv_heads][tokens / DEPTH][width]` units.
+    /// Packed values of all heads, `[kv_heads][tokens / DEPTH][width]` units. Columns beyond the head dim are never written.
     values: Aligned<f32>,
     scratch: Vec<Scratch>,
     largest: AttentionShape,

@@ -171,10 +171,10 @@ pub(super) unsafe fn rows<D: Dots, E: Element>(
     }
 }
 
-/// Keys as a panel of `columns` columns, zeros where there is no token.
+/// Keys as a panel of `columns` columns. Those for which there is no token stay as they are: their scores are never used.
 ///
 /// # Safety
-/// `rows` has `columns` rows of units, `to` a panel.
+/// `rows` has a row of units for each token, `to` a panel, which holds as many columns.
 #[inline(always)]
 pub(super) unsafe fn keys<D: Dots, E: Element>(
     dots: D,
@@ -189,16 +189,16 @@ pub(super) unsafe fn keys<D: Dots, E: Element>(
     // SAFETY: the caller's promise.
     unsafe {
         self::rows::<D, E>(dots, part, preparation, rows);
-        rows.add(count * units).write_bytes(0, (columns - count) * units);
         let mut pointers = [std::ptr::null::<u32>(); MAX_PANEL];
-        for (i, pointer) in pointers[..columns].iter_mut().enumerate() {
+        for (i, pointer) in pointers[..count].iter_mut().enumerate() {
             *pointer = rows.add(i * units);
         }
-        dots.simd().interleave(&pointers[..columns], units, to, columns);
+        dots.simd().interleave(&pointers[..count], units, to, columns);
     }
 }
 
-/// Values, `[tokens / DEPTH][width]` units, zeros beyond the head dim and beside the last token where it has no partner.
+/// Values, `[tokens / DEPTH][width]` units, zero beside the last token where it has no partner. What lies beyond the head
+/// dim is not written.
 ///
 /// # Safety
 /// So many units can be written.
@@ -208,9 +208,7 @@ pub(super) unsafe fn values<D: Dots, E: Element>(part: Part<'_, E>, width: usize
     for (i, token) in (first..last).step_by(D::DEPTH).enumerate() {
         let vector = part.vector(token);
         // SAFETY: the caller's promise.
-        let to = unsafe { std::slice::from_raw_parts_mut(to.add(i * width), width) };
-        let (to, rest) = to.split_at_mut(head_dim);
-        rest.fill(0);
+        let to = unsafe { std::slice::from_raw_parts_mut(to.add(i * width), head_dim) };
         if D::DEPTH == 1 {
             for (to, from) in to.iter_mut().zip(vector) {
                 *to = from.to_f32().to_bits();
