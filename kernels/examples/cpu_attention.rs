@@ -1,5 +1,6 @@
-//! Prints how long one layer's attention, the norms and the labels take on one core at every level, beside what the
-//! core's multiply-adds can do: `cargo run --release -p sapiens-kernels --example cpu_attention`.
+//! Prints how long one layer's attention, the norms and the labels take at every level, beside what one core's
+//! multiply-adds can do from registers:
+//! `cargo run --release -p sapiens-kernels --example cpu_attention [threads] [level]`.
 
 use std::time::Instant;
 
@@ -37,10 +38,8 @@ fn peak(level: Level, bf16: bool) -> f64 {
 
 fn attention<E: Element>(
     level: Level,
-    name: &str,
-    shape: AttentionShape,
-    prefix: Option<usize>,
-    tries: usize,
+    threads: &mut Threads,
+    (name, shape, prefix, tries): (&str, AttentionShape, Option<usize>, usize),
 ) {
     let AttentionShape { tokens, heads, kv_heads, head_dim } = shape;
     let q = values::<E>(tokens * heads * head_dim);
@@ -55,9 +54,8 @@ fn attention<E: Element>(
         rotary: prefix.map(|prefix| Rotary { prefix, sin: &angles, cos: &angles }),
     };
     let mut out = vec![E::default(); q.len()];
-    let Ok(mut threads) = Threads::new(1) else { return };
-    let mut attention = Attention::<E>::new(level, shape, 1);
-    let seconds = best_of(tries, || attention.run(&mut threads, shape, input, &mut out));
+    let mut attention = Attention::<E>::new(level, shape, threads.count());
+    let seconds = best_of(tries, || attention.run(threads, shape, input, &mut out));
     let exponentials = (tokens * tokens * heads) as f64;
     let operations = 4.0 * exponentials * head_dim as f64;
     println!(
@@ -66,18 +64,17 @@ fn attention<E: Element>(
         seconds * 1e3,
         operations / seconds / 1e9,
         exponentials / seconds / 1e9,
-        operations / seconds / peak(level, E::IS_BF16) * 100.0,
+        operations / seconds / peak(level, E::IS_BF16) / threads.count() as f64 * 100.0,
     );
 }
 
-fn norms<E: Element>(level: Level) {
+fn norms<E: Element>(level: Level, threads: &mut Threads) {
     let (rows, channels) = (3072, 1024);
     let x = values::<E>(rows * channels);
     let (weight, bias) = (vec![1.0; channels], vec![0.5; channels]);
     let mut out = vec![E::default(); x.len()];
-    let Ok(mut threads) = Threads::new(1) else { return };
-    let layer = best_of(30, || layer_norm(level, &mut threads, &x, (&weight, &bias), 1e-6, &mut out));
-    let rms = best_of(30, || rms_norm(level, &mut threads, &x, &weight, 1e-6, &mut out));
+    let layer = best_of(30, || layer_norm(level, threads, &x, (&weight, &bias), 1e-6, &mut out));
+    let rms = best_of(30, || rms_norm(level, threads, &x, &weight, 1e-6, &mut out));
     let rate = |seconds: f64| (size_of_val(&*x) * 2) as f64 / seconds / 1e9;
     println!(
         "{level:>10} {:4} norms of {rows} x {channels}: layer {:.2} ms, {:.1} GB/s; rms {:.2} ms, {:.1} GB/s",
@@ -108,8 +105,12 @@ fn logits(height: usize, width: usize, noise: bool) -> Vec<f32> {
 }
 
 /// Beside the same from planes, which is made of plain code.
-fn labels(level: Level, (height, width): (usize, usize), (full_height, full_width): (usize, usize)) {
-    let Ok(mut threads) = Threads::new(1) else { return };
+fn labels(
+    level: Level,
+    threads: &mut Threads,
+    (height, width): (usize, usize),
+    (full_height, full_width): (usize, usize),
+) {
     let window = LabelWindow::whole(full_height, full_width);
     let mut out = vec![0; full_height * full_width];
     for noise in [false, true] {
@@ -118,11 +119,11 @@ fn labels(level: Level, (height, width): (usize, usize), (full_height, full_widt
         let pixels: Vec<f32> =
             (0..plane * CLASSES).map(|i| planes[i % CLASSES * plane + i / CLASSES]).collect();
         let narrow: Vec<bf16> = pixels.iter().map(|&value| bf16::from_f32(value)).collect();
-        let mut argmax = ResizeArgmax::new(level, 1);
+        let mut argmax = ResizeArgmax::new(level, threads.count());
         let wide = PixelLogits::new(&pixels, CLASSES, CLASSES, height, width);
-        let wide = best_of(15, || argmax.run(&mut threads, wide, window, &mut out));
+        let wide = best_of(15, || argmax.run(threads, wide, window, &mut out));
         let narrow = PixelLogits::new(&narrow, CLASSES, CLASSES, height, width);
-        let narrow = best_of(15, || argmax.run(&mut threads, narrow, window, &mut out));
+        let narrow = best_of(15, || argmax.run(threads, narrow, window, &mut out));
         let mut portable = sapiens_kernels::ResizeArgmax::new();
         let planes = Logits::new(&planes, CLASSES, height, width);
         let portable = best_of(15, || portable.run(planes, window, 0..full_height, &mut out));
@@ -137,25 +138,32 @@ fn labels(level: Level, (height, width): (usize, usize), (full_height, full_widt
     }
 }
 
-fn main() {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let mut threads = Threads::new(args.next().map_or(Ok(1), |count| count.parse())?)?;
+    let levels = match args.next() {
+        Some(name) => vec![Level::at_most(&name)?],
+        None => Level::all_available(),
+    };
     let shape = |tokens, heads, kv_heads, head_dim| AttentionShape { tokens, heads, kv_heads, head_dim };
-    for level in Level::all_available() {
+    for &level in &levels {
         for bf16 in [true, false] {
             println!("{level}, bf16 {bf16}: {:.1} GFLOP/s from registers", peak(level, bf16) / 1e9);
         }
-        let tries = if level == Level::all_available()[0] { 5 } else { 2 };
+        let tries = if level == levels[0] { 8 } else { 4 };
         let cases = [
             ("0.3b", shape(3072, 16, 16, 64), None, tries),
             ("sapiens2-0.4b", shape(3081, 16, 8, 64), Some(9), tries),
             ("demo", shape(201, 6, 6, 32), Some(9), 100),
         ];
-        for (name, shape, prefix, tries) in cases {
-            attention::<bf16>(level, name, shape, prefix, tries);
-            attention::<f32>(level, name, shape, prefix, tries);
+        for case in cases {
+            attention::<bf16>(level, &mut threads, case);
+            attention::<f32>(level, &mut threads, case);
         }
-        norms::<bf16>(level);
-        norms::<f32>(level);
-        labels(level, (1024, 768), (1080, 1920));
-        labels(level, (256, 192), (480, 640));
+        norms::<bf16>(level, &mut threads);
+        norms::<f32>(level, &mut threads);
+        labels(level, &mut threads, (1024, 768), (1080, 1920));
+        labels(level, &mut threads, (256, 192), (480, 640));
     }
+    Ok(())
 }

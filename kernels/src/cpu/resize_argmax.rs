@@ -3,7 +3,8 @@
 //!
 //! Most of an image lies inside of things. Where the four pixels around a place agree on the winner, it wins all over the
 //! place between them: blending multiplies by weights that aren't negative, adds, and rounds, none of which changes
-//! the order of two classes. So only what lies between pixels that disagree is blended.
+//! the order of two classes. So only what lies between pixels that disagree is blended. (Rounding can make two classes equal;
+//! there the naive twin takes the lower, where this may keep the one that was larger.)
 #![allow(unsafe_code)]
 
 use super::simd::{self, Simd, Task, with_simd};

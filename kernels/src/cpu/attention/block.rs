@@ -78,7 +78,7 @@ where
     fn run(mut self) {
         let to = self.scratch.queries.as_mut_ptr().cast();
         // SAFETY: a block has at most `QUERIES` queries.
-        unsafe { pack::rows::<A, E>(self.queries, self.preparation, to) };
+        unsafe { pack::rows::<A, E>(self.dots.0, self.queries, self.preparation, to) };
         self.scratch.largest = [f32::NEG_INFINITY; QUERIES];
         self.scratch.weights.fill(0.0);
         // A block of keys is whole panels and whole pairs of vectors.

@@ -1,7 +1,7 @@
 //! Softmax attention over all tokens, between the projections to queries, keys and values and the one after: the norm of
 //! queries and keys and the rotary embedding happen while they are packed. It knows nothing of the projections.
 //!
-//! Keys and values of all heads are packed first, then every block of queries is one task (`block`).
+//! Keys and values of all heads are packed first, then every block of queries is one task (`block.rs`).
 #![allow(unsafe_code)]
 
 mod block;
@@ -129,7 +129,7 @@ pub struct Attention<E> {
     level: Level,
     /// Packed keys of all heads, `[kv_heads][panels][head_dim / DEPTH][panel]` units.
     keys: Aligned<f32>,
-    /// Packed values of all heads, `[kv_heads][tokens / DEPTH][width]` units.
+    /// Packed values of all heads, `[kv_heads][tokens / DEPTH][width]` units. Columns beyond the head dim are never written.
     values: Aligned<f32>,
     scratch: Vec<Scratch>,
     largest: AttentionShape,

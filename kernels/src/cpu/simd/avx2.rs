@@ -105,6 +105,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn round_bf16(self, v: __m256) -> __m256 {
+        // SAFETY: the token.
+        self.high_bf16(unsafe { _mm256_castsi256_ps(rounded(v)) })
+    }
+
+    #[inline(always)]
     fn low_bf16(self, pairs: __m256) -> __m256 {
         // SAFETY: the token.
         unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_castps_si256(pairs))) }
@@ -141,13 +147,7 @@ impl Simd for Avx2 {
     unsafe fn store_bf16(self, to: *mut u16, v: __m256) {
         // SAFETY: the token, and the caller's promise.
         unsafe {
-            // To nearest, ties to even; a NaN, which the addition might carry out of, only gets its quiet bit.
-            let bits = _mm256_castps_si256(v);
-            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-            let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
-            let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
-            let result = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, nan));
+            let result = _mm256_srli_epi32::<16>(rounded(v));
             let narrow =
                 _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256::<1>(result));
             _mm_storeu_si128(to.cast(), narrow);
@@ -188,6 +188,24 @@ impl Simd for Avx2 {
             // SAFETY: the caller's promise.
             unsafe { interleave_from(whole, rows, len, to.add(first), row_stride) };
         }
+    }
+}
+
+/// To nearest, ties to even, in the upper half of each lane. A NaN, which the addition might carry out of, only gets its
+/// quiet bit.
+///
+/// # Safety
+/// AVX2 runs here.
+#[inline(always)]
+unsafe fn rounded(v: __m256) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bits = _mm256_castps_si256(v);
+        let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+        let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+        let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+        let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
+        _mm256_blendv_epi8(rounded, quiet, nan)
     }
 }
 

@@ -97,6 +97,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn round_bf16(self, v: __m512) -> __m512 {
+        // SAFETY: the token.
+        self.high_bf16(unsafe { _mm512_castsi512_ps(rounded(v)) })
+    }
+
+    #[inline(always)]
     fn low_bf16(self, pairs: __m512) -> __m512 {
         // SAFETY: the token.
         unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_castps_si512(pairs))) }
@@ -196,21 +202,29 @@ fn first(count: usize) -> __mmask16 {
     ((1u32 << count) - 1) as __mmask16
 }
 
-/// To nearest, ties to even; a NaN, which the addition might carry out of, only gets its quiet bit.
+/// To nearest, ties to even, in the upper half of each lane. A NaN, which the addition might carry out of, only gets its
+/// quiet bit.
 ///
 /// # Safety
 /// AVX-512 F runs here.
 #[inline(always)]
-unsafe fn to_bf16(v: __m512) -> __m256i {
+unsafe fn rounded(v: __m512) -> __m512i {
     // SAFETY: the caller's promise.
     unsafe {
         let bits = _mm512_castps_si512(v);
         let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
         let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
         let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-        let result = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000));
-        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(result))
+        _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x40_0000))
     }
+}
+
+/// # Safety
+/// AVX-512 F runs here.
+#[inline(always)]
+unsafe fn to_bf16(v: __m512) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded(v))) }
 }
 
 /// 16 x 16 transposed: twice within quarters of registers, twice the quarters themselves.

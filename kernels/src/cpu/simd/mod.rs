@@ -70,6 +70,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// A bit for each lane in which the two are equal.
     fn equal(self, a: Self::V, b: Self::V) -> u32;
 
+    /// The nearest bfloat16s, ties to even.
+    fn round_bf16(self, v: Self::V) -> Self::V;
     /// The lower bfloat16 of each lane's pair, widened.
     fn low_bf16(self, pairs: Self::V) -> Self::V;
     /// The upper bfloat16 of each lane's pair, widened.

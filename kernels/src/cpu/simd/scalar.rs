@@ -81,6 +81,11 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    fn round_bf16(self, v: Self::V) -> Self::V {
+        lanes(|i| f32::from_bits(u32::from(bf16_bits(v[i])) << 16))
+    }
+
+    #[inline(always)]
     fn low_bf16(self, pairs: Self::V) -> Self::V {
         lanes(|i| f32::from_bits(pairs[i].to_bits() << 16))
     }
