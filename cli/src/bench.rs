@@ -4,9 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use sapiens_model::{
-    InputSize, ModelCard, Output, OwnedFrame, Result, Segmenter, Timing, Weights, Work, parameters,
-};
+use sapiens_model::{Output, OwnedFrame, Result, Segmenter, Timing, Weights, Work, parameters};
 use serde::Serialize;
 
 use crate::any_model::AnyModelArguments;
@@ -129,8 +127,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         timings.push(output.timing);
     }
     let card = segmenter.card();
-    let input = network_input(options.input_size, card, width, height);
-    let work = Work::of(card, input[0], input[1]).total() / 1e12;
+    let input = options.input_size.network_input(card, width, height)?;
+    let work = Work::of(card, input.0, input.1).total() / 1e12;
     let steps = Steps {
         preprocess: Spread::of(&timings, |timing| timing.preprocess),
         network: Spread::of(&timings, |timing| timing.network),
@@ -143,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         weights: described,
         parameters: parameters(card),
         frame: [width, height],
-        input,
+        input: [input.0, input.1],
         processor: processor(),
         threads: if options.threads > 0 {
             options.threads
@@ -190,15 +188,6 @@ fn frame(width: usize, height: usize) -> Vec<u8> {
         }
     }
     pixels
-}
-
-/// Width and height that the network sees.
-fn network_input(size: InputSize, card: &ModelCard, width: usize, height: usize) -> [usize; 2] {
-    match size {
-        InputSize::Card => [card.input.width, card.input.height],
-        InputSize::Fixed { width, height } => [width, height],
-        InputSize::Native => [width, height].map(|side| side.max(32).next_multiple_of(32)),
-    }
 }
 
 fn milliseconds(time: Duration) -> f64 {

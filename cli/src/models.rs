@@ -53,7 +53,7 @@ impl Model {
             published_miou: published.as_ref().and_then(|published| published.miou),
             repository: published.as_ref().and_then(|published| published.repository.clone()),
             file: published.and_then(|published| published.file),
-            built_in: variant == Variant::Demo,
+            built_in: variant.has_built_in_weights(),
             weights,
         }
     }

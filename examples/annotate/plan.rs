@@ -2,12 +2,12 @@
 //! time of day and no duration: those are on the terminal.
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use sapiens_examples::Model;
 use sapiens_model::WeightsIdentity;
+use sapiens_model::weights::file_sha256;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -95,11 +95,18 @@ impl Plan {
 }
 
 fn weights(model: &Model) -> Result<Value, String> {
-    let WeightsIdentity::Files(files) = model.weights.identity() else { return Ok(Value::Null) };
+    let known = model.weights.sha256();
+    let files = match model.weights.identity() {
+        WeightsIdentity::Files(files) => files,
+        WeightsIdentity::BuiltIn(variant) => {
+            return Ok(json!([{ "built_in": variant.nick(), "sha256": known }]));
+        }
+        WeightsIdentity::Generated { seed } => return Ok(json!({ "seed": seed })),
+    };
     let files = files.iter().map(|file| {
-        let hash = match model.weights.sha256() {
+        let hash = match known {
             Some(known) if files.len() == 1 => known.to_owned(),
-            _ => sha256(&file.path)?,
+            _ => file_sha256(&file.path).map_err(|error| error.to_string())?,
         };
         let name = file.path.file_name().unwrap_or_default().to_string_lossy();
         Ok(json!({ "file": name, "bytes": file.size, "sha256": hash }))
@@ -107,17 +114,10 @@ fn weights(model: &Model) -> Result<Value, String> {
     files.collect()
 }
 
+/// Of a small file.
 fn sha256(path: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("can't read {}: {error}", path.display());
-    let mut file = fs::File::open(path).map_err(failed)?;
-    let mut hasher = Sha256::new();
-    let mut chunk = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut chunk).map_err(failed)? {
-            0 => return Ok(hex(&hasher.finalize())),
-            bytes => hasher.update(&chunk[..bytes]),
-        }
-    }
+    let bytes = fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()))?;
+    Ok(hex(&Sha256::digest(bytes)))
 }
 
 /// How two plans differ.

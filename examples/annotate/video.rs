@@ -9,13 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gst_video::prelude::*;
-use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
-use gstsapiensseg::SapiensSegMeta;
+use gst_video::{VideoFormat, VideoInfo};
+use gstsapiensseg::{SapiensSegMeta, frame_info};
 use sapiens_cli::picture;
 use sapiens_examples::labeller;
-use sapiens_model::{
-    Colorimetry, FrameInfo, FrameViewMut, LabelMap, Matrix, PixelFormat, PlaneMut, Range, paint_overlay,
-};
+use sapiens_model::{FrameViewMut, LabelMap, PlaneMut, paint_overlay};
 use serde_json::{Value, json};
 
 use crate::arguments::LabelFiles;
@@ -254,7 +252,9 @@ impl Job<'_> {
             frame.plane_stride().iter().map(|stride| usize::try_from(*stride).unwrap_or(0)).collect();
         let [y, u, v, _] = frame.planes_data_mut();
         let plane = |data, index: usize| PlaneMut { data, stride: strides.get(index).copied().unwrap_or(0) };
-        let mut view = FrameViewMut::new(frame_info(info), [plane(y, 0), plane(u, 1), plane(v, 2)])?;
+        let frame = frame_info(info)
+            .ok_or_else(|| Trouble::Input(format!("a frame is {}: expected I420", info.format())))?;
+        let mut view = FrameViewMut::new(frame, [plane(y, 0), plane(u, 1), plane(v, 2)])?;
         Ok(paint_overlay(&mut view, labels, &look.palette, look.opacity)?)
     }
 }
@@ -321,24 +321,4 @@ fn gray(info: &VideoInfo) -> Result<VideoInfo> {
         .par(info.par())
         .build()
         .map_err(|error| Trouble::Input(format!("labels of {} x {}: {error}", info.width(), info.height())))
-}
-
-/// I420 as the library knows it.
-fn frame_info(info: &VideoInfo) -> FrameInfo {
-    let colorimetry = info.colorimetry();
-    let matrix = match colorimetry.matrix() {
-        VideoColorMatrix::Bt709 | VideoColorMatrix::Smpte240m => Matrix::Bt709,
-        VideoColorMatrix::Bt2020 => Matrix::Bt2020,
-        _ => Matrix::Bt601,
-    };
-    let range = match colorimetry.range() {
-        VideoColorRange::Range0_255 => Range::Full,
-        _ => Range::Limited,
-    };
-    FrameInfo {
-        format: PixelFormat::I420,
-        width: info.width() as usize,
-        height: info.height() as usize,
-        colorimetry: Colorimetry { matrix, range },
-    }
 }

@@ -78,11 +78,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     sheet::write(&sheet, &input, &overlay, run.frames, &card, &run.pixels)?;
     run.print(&card);
     anstream::println!("\nwritten\n  {}\n  {}", overlay.display(), sheet.display());
-    if variant == Variant::Demo {
+    if variant.has_built_in_weights() {
         anstream::println!(
             "\nThe demo model was trained on drawn figures and knows nothing of photographs. For real people:\n  \
-             target/release/sapiens fetch sapiens2-0.4b --accept-license    (read its licence first)\n  \
-             make demo VARIANT=sapiens2-0.4b INPUT=people.mp4"
+             target/release/sapiens fetch sapiens2-0.4b --accept-license      # read its licence first\n  \
+             SAPIENS2_LICENSE_ACCEPTED=1 make demo VARIANT=sapiens2-0.4b INPUT=people.mp4"
         );
     }
     Ok(())
@@ -106,9 +106,8 @@ fn quoted(path: &Path) -> String {
 
 /// Runs the pipeline to its end.
 fn label(input: &Path, output: &Path, variant: Variant) -> Result<Run, String> {
-    let accepted = if variant == Variant::Demo { "" } else { " license-accepted=true" };
     let description = format!(
-        "filesrc location={} ! decodebin ! videoconvert ! sapiensseg name=seg variant={variant}{accepted} output=overlay \
+        "filesrc location={} ! decodebin ! videoconvert ! sapiensseg name=seg variant={variant} output=overlay \
          post-messages=true ! videoconvert ! vp8enc deadline=1 cpu-used=4 target-bitrate=6000000 ! webmmux ! filesink \
          location={}",
         quoted(input),

@@ -55,8 +55,8 @@ pub(crate) fn video_caps(formats: impl IntoIterator<Item = VideoFormat>) -> gst:
         .build()
 }
 
-/// What the frames of these caps are to the library; none for a format that isn't in [`FORMATS`].
-pub(crate) fn frame_info(info: &VideoInfo) -> Option<FrameInfo> {
+/// What the frames of these caps are to the library; none for a format that the element doesn't take.
+pub fn frame_info(info: &VideoInfo) -> Option<FrameInfo> {
     let (_, format) = FORMATS.iter().find(|(format, _)| *format == info.format())?;
     let colorimetry = info.colorimetry();
     let matrix = match colorimetry.matrix() {

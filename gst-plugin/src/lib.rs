@@ -11,6 +11,7 @@ pub mod queue;
 mod render;
 
 pub use element::{BackendChoice, LateChoice, OutputChoice, PrecisionChoice, SapiensSeg, VariantChoice};
+pub use formats::frame_info;
 pub use meta::SapiensSegMeta;
 /// Registers the element in this process, for programs that link it instead of installing the plugin.
 pub use plugin::plugin_register_static;

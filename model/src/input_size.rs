@@ -5,9 +5,8 @@ use std::str::FromStr;
 
 use crate::card::{MAX_INPUT_SIDE, ModelCard};
 use crate::error::{ErrorKind, Result, SegmentError};
+use crate::weights::PATCH;
 
-/// Side of a patch: what every network input is a multiple of.
-const PATCH: usize = 16;
 /// With `native`, frames are padded to a multiple of this.
 const NATIVE_STEP: usize = 32;
 
@@ -56,6 +55,14 @@ impl InputSize {
             }
         }
         Ok(self)
+    }
+
+    /// Width and height of the network's input for a `width` x `height` frame.
+    ///
+    /// # Errors
+    /// `InvalidInputSize` if the frame is too large for its native size.
+    pub fn network_input(self, card: &ModelCard, width: usize, height: usize) -> Result<(usize, usize)> {
+        Ok(self.place(card, width, height)?.canvas)
     }
 
     /// Where a `width` x `height` frame goes.

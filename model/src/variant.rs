@@ -54,6 +54,11 @@ impl Variant {
         self.row().1
     }
 
+    /// Whether the weights come with the program.
+    pub fn has_built_in_weights(self) -> bool {
+        self.built_in_weights().is_some()
+    }
+
     /// The weights that come with the program, as safetensors.
     pub(crate) fn built_in_weights(self) -> Option<&'static [u8]> {
         match self {

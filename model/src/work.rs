@@ -1,12 +1,7 @@
 //! How much arithmetic a network does per frame, read off its card: what rates are computed from. Knows no engine.
 
-use crate::card::ModelCard;
-use crate::weights::expected_tensors;
-
-/// Tokens in front of the patches' in the second family: the class token and eight storage tokens.
-const PREFIX_TOKENS: usize = 9;
-/// Side of a patch.
-const PATCH: usize = 16;
+use crate::card::{Family, ModelCard};
+use crate::weights::{PATCH, PREFIX_TOKENS, expected_tensors};
 
 /// Floating-point operations of one frame's forward pass, a multiplication and an addition counted as two. Products
 /// only: everything else together is under 1 %.
@@ -26,8 +21,8 @@ impl Work {
         let network = &card.network;
         let patches = (width / PATCH * (height / PATCH)) as f64;
         let tokens = match card.family {
-            crate::Family::Sapiens => patches,
-            crate::Family::Sapiens2 => patches + PREFIX_TOKENS as f64,
+            Family::Sapiens => patches,
+            Family::Sapiens2 => patches + PREFIX_TOKENS as f64,
         };
         let (mut linears, mut head) = (0.0, 0.0);
         let (mut pixels, mut convs_pixels) = (patches, patches);

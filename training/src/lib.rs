@@ -1,7 +1,7 @@
 //! Training of the demo model: a small network of the second family that learns the parts of drawn figures.
 //!
 //! [`data`] draws samples, [`gradient`] takes a batch through the network and its [`loss`], [`optimizer`] makes the
-//! next parameters, [`trainer`] repeats that, [`validation`] says how good they are by the [`metric`], and [`export`]
+//! next parameters, [`trainer`] repeats that, [`validation`] says how good they are, and [`export`]
 //! writes them as the product reads them. The network itself is `sapiens-portable`'s, the one that the product runs.
 
 pub mod checkpoint;
@@ -9,7 +9,6 @@ pub mod data;
 pub mod export;
 pub mod gradient;
 pub mod loss;
-pub mod metric;
 pub mod optimizer;
 pub mod parameters;
 pub mod recipe;

@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn gradient_is_the_slope() {
         let classes = 5;
-        // Class 3 isn't shown.
-        let labels = [0, 1, 1, 2, 4, 0, 0];
+        // Class 3 isn't shown, and 4 is a speck: Dice doesn't count it.
+        let labels = [[0, 1, 1, 2, 0, 0].repeat(8), vec![4; MIN_PIXELS as usize - 1]].concat();
         let logits: Vec<f32> = (0..labels.len() * classes).map(|i| (i as f32 * 1.7).sin() * 2.0).collect();
         let of =
             |logits: &[f32]| value(loss_and_gradient(&mut logits.to_vec(), &labels, classes, WEIGHTS, 1.0));
@@ -187,26 +187,37 @@ mod tests {
                 of(&logits)
             };
             let slope = 3.0 * (moved(step) - moved(-step)) / (2.0 * f64::from(step));
-            assert!((f64::from(gradient[i]) - slope).abs() < 2e-4, "{i}: {} and {slope}", gradient[i]);
+            assert!((f64::from(gradient[i]) - slope).abs() < 5e-5, "{i}: {} and {slope}", gradient[i]);
         }
     }
 
     #[test]
     fn by_hand() {
-        // Two pixels, equal logits: cross entropy ln 2. Dice of each class: shares 1, size 1, hits 0.5.
-        let mut logits = [0.3, 0.3, -1.0, -1.0];
+        // Eight pixels of each of two classes, equal logits: cross entropy ln 2. Dice of each: shares 8, size 8, hits 4.
+        let labels = [0, 1].repeat(8);
         let weights = Weights { dice: 1.0, smoothing: 0.0 };
-        let loss = loss_and_gradient(&mut logits, &[0, 1], 2, weights, 1.0);
+        let loss = loss_and_gradient(&mut [0.3; 32], &labels, 2, weights, 1.0);
         assert!((loss.cross_entropy - std::f64::consts::LN_2).abs() < 1e-6);
-        let dice = 1.0 - (1.0 + DICE_EPSILON) / (2.0 + DICE_EPSILON);
+        let dice = 1.0 - (8.0 + DICE_EPSILON) / (16.0 + DICE_EPSILON);
+        assert!((loss.dice - dice).abs() < 1e-6);
+        // One pixel less of class 1, and Dice is class 0's alone: shares 7.5, size 8, hits 4.
+        let loss = loss_and_gradient(&mut [0.3; 30], &labels[..15], 2, weights, 1.0);
+        let dice = 1.0 - (8.0 + DICE_EPSILON) / (15.5 + DICE_EPSILON);
         assert!((loss.dice - dice).abs() < 1e-6);
     }
 
     #[test]
     fn certainty_costs_nothing() {
-        let mut logits = [40.0, 0.0, 0.0, 40.0, 0.0, 40.0];
-        let loss = loss_and_gradient(&mut logits, &[0, 1, 1], 2, Weights { dice: 1.0, smoothing: 0.0 }, 1.0);
+        let labels = [[0; 8], [1; 8]].concat();
+        let sure = |&label: &u8| if label == 0 { [40.0, 0.0] } else { [0.0, 40.0] };
+        let weights = Weights { dice: 1.0, smoothing: 0.0 };
+        let mut logits: Vec<f32> = labels.iter().flat_map(sure).collect();
+        let loss = loss_and_gradient(&mut logits, &labels, 2, weights, 1.0);
         assert!(loss.cross_entropy.abs() < 1e-6 && loss.dice.abs() < 1e-6, "{loss:?}");
         assert!(logits.iter().all(|g| g.abs() < 1e-6));
+        // Sure and wrong: Dice is all but one.
+        let mut logits: Vec<f32> =
+            labels.iter().map(|label| 1 - label).flat_map(|label| sure(&label)).collect();
+        assert!(loss_and_gradient(&mut logits, &labels, 2, weights, 1.0).dice > 0.75);
     }
 }

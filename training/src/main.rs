@@ -76,7 +76,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     };
     let (height, width) = (card.input.height, card.input.width);
     let seed = trainer.position().recipe.seed;
-    let figures = Figures { seed, own: [height, width], mirror: mirror.clone() };
+    let figures = Figures { seed, own: [height, width], mirror };
     let frames = [("training", Kinds::Training), ("held_out", Kinds::HeldOut)]
         .map(|(name, kinds)| (name, Frames::new(kinds, arguments.validation, height, width)));
     trainer.run(
@@ -85,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         &mut |layout, values| {
             frames
                 .iter()
-                .map(|(name, frames)| (*name, frames.score(&dims, layout, values, &normalisation, &mirror)))
+                .map(|(name, frames)| (*name, frames.score(&dims, layout, values, &normalisation)))
                 .collect()
         },
         &mut |line, progress| show(line, progress, &card),
@@ -117,14 +117,14 @@ fn show(line: &Line, progress: f64, card: &ModelCard) {
             loss.cross_entropy,
             loss.dice,
         ),
-        Line::Validation { step, figures, background, score } => {
+        Line::Validation { step, figures, mean_iou, background, confused, iou } => {
             anstream::println!(
                 "{percent:5.1} %  step {step}, {figures}: mIoU {:.3}, background {:.3}, other side {:.2} %",
-                score.mean_iou,
-                background.unwrap_or_default(),
-                100.0 * score.confused,
+                mean_iou,
+                background,
+                100.0 * confused,
             );
-            let classes = card.classes.iter().zip(&score.iou);
+            let classes = card.classes.iter().zip(iou);
             let text: Vec<_> =
                 classes.filter_map(|(class, iou)| Some(format!("{} {:.2}", class.name, (*iou)?))).collect();
             anstream::println!("         {}", text.join(", "));

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sapiens_figures::CLASSES;
+use sapiens_figures::score::Score;
 use sapiens_portable::Dims;
 use serde::Serialize;
 
@@ -12,7 +14,6 @@ use crate::checkpoint::{self, Position};
 use crate::data::{Loader, Source};
 use crate::gradient::GradientOfBatch;
 use crate::loss::Loss;
-use crate::metric::Score;
 use crate::optimizer::State;
 use crate::parameters::Layout;
 use crate::recipe::Recipe;
@@ -77,10 +78,14 @@ pub enum Line {
         step: u64,
         /// What the figures are: `training` kinds with other seeds, or `held_out` kinds.
         figures: &'static str,
-        /// Background's intersection over union.
-        background: Option<f64>,
-        /// Score.
-        score: Score,
+        /// Mean of the classes' intersection over union.
+        mean_iou: f64,
+        /// The background's.
+        background: f64,
+        /// Share of the pixels of classes with sides that got the other side's.
+        confused: f64,
+        /// Each class's; nothing where no image showed enough of it.
+        iou: Vec<Option<f64>>,
     },
 }
 
@@ -249,9 +254,15 @@ impl Trainer {
         tell: &mut dyn FnMut(Line, f64) -> io::Result<()>,
     ) -> io::Result<()> {
         for (figures, score) in validate(&self.layout, &self.state.mean) {
-            let background = score.iou.first().copied().flatten();
-            let step = self.state.step;
-            tell(Line::Validation { step, figures, background, score }, self.progress())?;
+            let line = Line::Validation {
+                step: self.state.step,
+                figures,
+                mean_iou: score.mean_iou(),
+                background: score.background_iou(),
+                confused: score.side_confusion(),
+                iou: (0..CLASSES as u8).map(|class| score.iou(class)).collect(),
+            };
+            tell(line, self.progress())?;
         }
         Ok(())
     }

@@ -2,13 +2,13 @@
 //! size, resized to the input, and the logits resized back.
 
 use rayon::prelude::*;
+use sapiens_figures::score::Score;
 use sapiens_figures::{Kinds, Scene, SceneOptions};
 use sapiens_kernels::image::{ImageMut, ImageRef};
 use sapiens_kernels::resize::{self, Filter};
 use sapiens_kernels::resize_argmax::{LabelWindow, Logits, ResizeArgmax};
 use sapiens_portable::{CpuNetwork, Dims};
 
-use crate::metric::{Counts, Score};
 use crate::parameters::Layout;
 use crate::sample::{Normalisation, Sample};
 
@@ -64,14 +64,13 @@ impl Frames {
         layout: &Layout,
         values: &[f32],
         normalisation: &Normalisation,
-        mirror: &[u8],
     ) -> Score {
         let network = CpuNetwork::new(dims, &Default::default(), layout.model(dims, values));
         let labels: Vec<_> =
             self.frames.par_iter().map(|frame| frame.labels(&network, normalisation)).collect();
-        let mut counts = Counts::new(mirror);
-        self.frames.iter().zip(labels).for_each(|(frame, labels)| counts.add(&frame.truth, &labels));
-        counts.score()
+        let mut score = Score::default();
+        self.frames.iter().zip(labels).for_each(|(frame, labels)| score.add(&frame.truth, &labels));
+        score
     }
 }
 

@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> sapiens_model::Result<ExitCode> {
 fn fetch(arguments: &Arguments, variant: Variant) -> Result<Option<PathBuf>> {
     let nick = variant.nick();
     let say = |line: &str| anstream::eprintln!("{nick}: {line}");
-    if variant == Variant::Demo {
+    if variant.has_built_in_weights() {
         say("its weights come with the program: there is nothing to fetch");
         return Ok(None);
     }

@@ -3,14 +3,16 @@
 use crate::card::{Family, ModelCard};
 
 /// Side of the patches that the patch embedding cuts the frame into.
-pub(super) const PATCH: usize = 16;
+pub(crate) const PATCH: usize = 16;
 /// Kernel side of the head's transposed convolutions.
 const DECONV_KERNEL: usize = 4;
 /// Register tokens of the second family, next to its class token.
 const STORAGE_TOKENS: usize = 8;
+/// Tokens in front of the patches' in the second family.
+pub(crate) const PREFIX_TOKENS: usize = 1 + STORAGE_TOKENS;
 
 pub(super) const POS_EMBED: &str = "backbone.pos_embed";
-pub(super) const PATCH_WEIGHT: &str = "backbone.patch_embed.projection.weight";
+pub(crate) const PATCH_WEIGHT: &str = "backbone.patch_embed.projection.weight";
 pub(super) const CONV_SEG_WEIGHT: &str = "decode_head.conv_seg.weight";
 pub(super) const PERIODS: &str = "backbone.rope_embed.periods";
 

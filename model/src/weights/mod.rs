@@ -32,6 +32,7 @@ use crate::variant::Variant;
 
 use environment::Environment;
 use files::Checkpoint;
+pub(crate) use layout::{PATCH, PREFIX_TOKENS};
 pub use layout::{TensorSpec, expected_tensors, pos_embed_grid};
 pub use map::FileIdentity;
 use map::Map;
@@ -119,7 +120,8 @@ impl Weights {
             && let Some(bytes) = variant.built_in_weights()
         {
             let checkpoint = files::read_map(Map::built_in(bytes, "built-in weights"))?;
-            return Self::check(checkpoint, card, environment, |_| WeightsIdentity::BuiltIn(variant));
+            let weights = Self::check(checkpoint, card, environment, |_| WeightsIdentity::BuiltIn(variant))?;
+            return Ok(Self { sha256: Some(verify::sha256(bytes)), ..weights });
         }
         let found = locate::locate(card, path, license_accepted, environment)?;
         // Before a gigabyte is hashed, after it is known that there is one.
@@ -215,7 +217,7 @@ impl Weights {
         &self.identity
     }
 
-    /// The file's SHA-256 in lower-case hex, where it was checked against a published one.
+    /// The file's SHA-256 in lower-case hex, where it was checked against a published one, and that of built-in weights.
     pub fn sha256(&self) -> Option<&str> {
         self.sha256.as_deref()
     }

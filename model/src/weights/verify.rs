@@ -63,6 +63,11 @@ pub(super) fn published_hash(
     ))
 }
 
+/// The SHA-256 of bytes that are in memory, in lower-case hex.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
 /// The hub's cache names a large file by the SHA-256 that the hub answered.
 fn hub_digest(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;

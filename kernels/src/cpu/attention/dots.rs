@@ -160,14 +160,12 @@ impl Dots for Pairs {
 
     #[inline(always)]
     fn vectorize<T: Task>(self, task: T) -> T::Output {
-        // SAFETY: the token proves these features.
-        unsafe { with_bf16(task) }
+        self.0.vectorize(task)
     }
 
     #[inline(always)]
     fn dot(self, a: __m512, b: __m512, sum: __m512) -> __m512 {
-        // SAFETY: the token. The vector types differ in name alone.
-        unsafe { _mm512_dpbf16_ps(sum, transmute::<__m512, __m512bh>(a), transmute::<__m512, __m512bh>(b)) }
+        self.0.dot_pairs(a, b, sum)
     }
 
     #[inline(always)]
@@ -178,12 +176,6 @@ impl Dots for Pairs {
             _mm512_storeu_si512(to.cast(), units);
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
-fn with_bf16<T: Task>(task: T) -> T::Output {
-    task.run()
 }
 
 /// The operands of one tile: [`ROWS`] rows times some vectors of columns.

@@ -5,9 +5,7 @@
 //! is the tile with the fewest loads per multiplication.
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps};
-#[cfg(target_arch = "x86_64")]
-use std::mem::transmute;
+use std::arch::x86_64::__m512;
 
 use std::hint::black_box;
 
@@ -125,9 +123,23 @@ trait Multiply: Copy {
     /// One instruction's worth of the step, from registers.
     fn multiply_add(self, a: Lanes<Self>, b: Lanes<Self>, sum: Lanes<Self>) -> Lanes<Self>;
 
+    /// A step of one left unit for each right one; otherwise it is another.
+    ///
     /// # Safety
     /// `a` has `LEFT_UNITS * R` units, `b` two vectors.
-    unsafe fn step<const R: usize>(self, a: *const u32, b: *const u32, sums: &mut Sums<Self::Simd, R>);
+    #[inline(always)]
+    unsafe fn step<const R: usize>(self, a: *const u32, b: *const u32, sums: &mut Sums<Self::Simd, R>) {
+        let simd = self.simd();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (a, b): (*const f32, *const f32) = (a.cast(), b.cast());
+            let b = [simd.load(b), simd.load(b.add(Self::Simd::LANES))];
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = simd.splat(*a.add(r));
+                *sums = [self.multiply_add(a, b[0], sums[0]), self.multiply_add(a, b[1], sums[1])];
+            }
+        }
+    }
 }
 
 /// Sums up one tile. It is only made with a tile for whose pointers [`multiply`]'s caller has vouched.
@@ -183,19 +195,6 @@ impl<S: Simd> Multiply for Float32<S> {
     #[inline(always)]
     fn multiply_add(self, a: S::V, b: S::V, sum: S::V) -> S::V {
         self.0.mul_add(a, b, sum)
-    }
-
-    #[inline(always)]
-    unsafe fn step<const R: usize>(self, a: *const u32, b: *const u32, sums: &mut Sums<S, R>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (a, b): (*const f32, *const f32) = (a.cast(), b.cast());
-            let b = [self.0.load(b), self.0.load(b.add(S::LANES))];
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let a = self.0.splat(*a.add(r));
-                *sums = [self.0.mul_add(a, b[0], sums[0]), self.0.mul_add(a, b[1], sums[1])];
-            }
-        }
     }
 }
 
@@ -257,35 +256,13 @@ impl Multiply for BFloat16Dot {
 
     #[inline(always)]
     fn vectorize<T: Task>(self, task: T) -> T::Output {
-        // SAFETY: the token proves these features.
-        unsafe { with_bf16(task) }
+        self.0.vectorize(task)
     }
 
     #[inline(always)]
     fn multiply_add(self, a: __m512, b: __m512, sum: __m512) -> __m512 {
-        // SAFETY: the token. The vector types differ in name alone.
-        unsafe { _mm512_dpbf16_ps(sum, transmute::<__m512, __m512bh>(a), transmute::<__m512, __m512bh>(b)) }
+        self.0.dot_pairs(a, b, sum)
     }
-
-    #[inline(always)]
-    unsafe fn step<const R: usize>(self, a: *const u32, b: *const u32, sums: &mut Sums<Avx512, R>) {
-        let simd = self.simd();
-        // SAFETY: the caller's promise.
-        unsafe {
-            let (a, b): (*const f32, *const f32) = (a.cast(), b.cast());
-            let b = [simd.load(b), simd.load(b.add(Avx512::LANES))];
-            for (r, sums) in sums.iter_mut().enumerate() {
-                let a = simd.splat(*a.add(r));
-                *sums = [self.multiply_add(a, b[0], sums[0]), self.multiply_add(a, b[1], sums[1])];
-            }
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
-fn with_bf16<T: Task>(task: T) -> T::Output {
-    task.run()
 }
 
 /// Does `rounds` times a dozen multiply-adds with operands in registers, and returns the operations that were.

@@ -2,12 +2,35 @@
 
 use std::arch::x86_64::*;
 
+use std::mem::transmute;
+
 use super::{Simd, Task, interleave_from};
-use crate::cpu::level::Avx512;
+use crate::cpu::level::{Avx512, Avx512Bf16};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
 fn with_features<T: Task>(task: T) -> T::Output {
     task.run()
+}
+
+#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+fn with_pairs<T: Task>(task: T) -> T::Output {
+    task.run()
+}
+
+impl Avx512Bf16 {
+    /// Runs a task compiled with the features of [`dot_pairs`](Self::dot_pairs).
+    #[inline(always)]
+    pub(in crate::cpu) fn vectorize<T: Task>(self, task: T) -> T::Output {
+        // SAFETY: the token proves these features.
+        unsafe { with_pairs(task) }
+    }
+
+    /// `sum` plus both products of the pairs of bfloat16 in each lane of `a` and `b`. Subnormal numbers count as zero.
+    #[inline(always)]
+    pub(in crate::cpu) fn dot_pairs(self, a: __m512, b: __m512, sum: __m512) -> __m512 {
+        // SAFETY: the token. The vector types differ in name alone.
+        unsafe { _mm512_dpbf16_ps(sum, transmute::<__m512, __m512bh>(a), transmute::<__m512, __m512bh>(b)) }
+    }
 }
 
 // Each method's intrinsics are of the features that the token proves.
