@@ -90,11 +90,10 @@ impl LabelPool {
 
 #[cfg(test)]
 mod tests {
-    use sapiens_model::{Device, Mode, Precision};
 
     use super::*;
 
-    const BACKEND: Backend = Backend { mode: Mode::Portable, device: Device::Cpu, precision: Precision::F32 };
+    const BACKEND: Backend = Backend::PORTABLE;
 
     #[test]
     fn memory_comes_back_when_the_last_buffer_is_gone() {

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sapiens_kernels::cpu::Level;
+
 use crate::error::{ErrorKind, Result, SegmentError};
 
 /// Whose code runs the network.
@@ -46,6 +48,23 @@ pub struct Backend {
     pub device: Device,
     /// In which type.
     pub precision: Precision,
+    /// The processor's instructions that the kernels are made of, by the name that `SAPIENS_CPU` has for them; nothing
+    /// where other code or another device runs.
+    pub instructions: Option<&'static str>,
+}
+
+impl Backend {
+    /// burn on the processor.
+    pub const PORTABLE: Self =
+        Self { mode: Mode::Portable, device: Device::Cpu, precision: Precision::F32, instructions: None };
+
+    /// The level that the kernels are to be packed for.
+    pub(crate) fn level(&self) -> Result<Level> {
+        match self.instructions {
+            Some(name) => Level::at_most(name).map_err(unavailable),
+            None => Ok(Level::best()),
+        }
+    }
 }
 
 /// A device that may be left open.
@@ -72,37 +91,57 @@ pub struct BackendRequest {
 }
 
 impl BackendRequest {
-    /// The backend that serves this request here.
+    /// The backend that serves this request here. What is left open becomes the fastest there is: the kernels, in
+    /// bfloat16 where the processor multiplies it faster than float32.
     ///
     /// # Errors
     /// `BackendUnavailable`, with the part that can't be had and why.
     pub fn resolve(self) -> Result<Backend> {
-        let unavailable = |what: &str| Err(SegmentError::new(ErrorKind::BackendUnavailable, what));
         if let DeviceRequest::Cuda(index) = self.device {
             let device = index.map_or("cuda".to_owned(), |index| format!("cuda:{index}"));
-            return unavailable(&format!(
+            return Err(unavailable(format!(
                 "device {device} is not available: this build has no CUDA engine; expected device auto or cpu"
-            ));
+            )));
         }
-        if self.mode == Some(Mode::Kernels) {
-            return unavailable(
-                "backend kernels is not available: this build has only the portable one; expected backend auto or portable",
-            );
-        }
-        if cfg!(not(feature = "portable")) {
-            return unavailable(
-                "no backend is available: this build was made without the feature `portable`",
-            );
-        }
-        match self.precision {
-            None | Some(Precision::F32) => {
-                Ok(Backend { mode: Mode::Portable, device: Device::Cpu, precision: Precision::F32 })
-            }
-            Some(other) => unavailable(&format!(
-                "precision {other} is not available: the portable backend on the processor runs in f32; expected precision auto or f32"
-            )),
+        match self.mode {
+            Some(Mode::Portable) => self.portable(),
+            None | Some(Mode::Kernels) => self.kernels(),
         }
     }
+
+    fn portable(self) -> Result<Backend> {
+        if cfg!(not(feature = "portable")) {
+            return Err(unavailable(
+                "backend portable is not available: this build was made without the feature `portable`; expected backend auto or kernels",
+            ));
+        }
+        match self.precision {
+            None | Some(Precision::F32) => Ok(Backend::PORTABLE),
+            Some(other) => Err(unavailable(format!(
+                "precision {other} is not available: the portable backend on the processor runs in f32; expected precision auto or f32"
+            ))),
+        }
+    }
+
+    fn kernels(self) -> Result<Backend> {
+        let level = Level::detect().map_err(unavailable)?;
+        let precision = match self.precision {
+            Some(Precision::F16) => {
+                return Err(unavailable(
+                    "precision f16 is not available: the kernels on the processor run in f32 or bf16; expected precision auto, f32 or bf16",
+                ));
+            }
+            Some(precision) => precision,
+            None if level.multiplies_bf16() => Precision::Bf16,
+            None => Precision::F32,
+        };
+        let instructions = Some(level.name());
+        Ok(Backend { mode: Mode::Kernels, device: Device::Cpu, precision, instructions })
+    }
+}
+
+fn unavailable(what: impl fmt::Display) -> SegmentError {
+    SegmentError::new(ErrorKind::BackendUnavailable, what.to_string())
 }
 
 /// `Display` and `FromStr` by one list of names, `auto` being none of them.
@@ -174,7 +213,8 @@ impl FromStr for DeviceRequest {
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.mode, self.device, self.precision)
+        write!(f, "{} {} {}", self.mode, self.device, self.precision)?;
+        self.instructions.map_or(Ok(()), |instructions| write!(f, " {instructions}"))
     }
 }
 
@@ -194,20 +234,36 @@ mod tests {
         assert!(error.to_string().contains("auto, f32, bf16, f16"), "{error}");
     }
 
+    #[test]
+    fn what_is_open_becomes_the_fastest() {
+        let level = Level::detect().unwrap();
+        let backend = BackendRequest::default().resolve().unwrap();
+        let precision = if level.multiplies_bf16() { "bf16" } else { "f32" };
+        assert_eq!(backend.to_string(), format!("kernels cpu {precision} {level}"));
+        let f32 = BackendRequest { precision: Some(Precision::F32), ..Default::default() };
+        assert_eq!(f32.resolve().unwrap(), Backend { precision: Precision::F32, ..backend });
+    }
+
     #[cfg(feature = "portable")]
     #[test]
-    fn auto_is_resolved_and_printed() {
-        let backend = BackendRequest::default().resolve().unwrap();
-        assert_eq!(backend.to_string(), "portable cpu f32");
+    fn what_is_named_is_had() {
+        let portable = BackendRequest { mode: Some(Mode::Portable), ..Default::default() };
+        assert_eq!(portable.resolve().unwrap().to_string(), "portable cpu f32");
     }
 
     #[test]
     fn what_can_not_be_had_is_an_error_that_names_it() {
+        let portable = Some(Mode::Portable);
         for (request, expected) in [
             (BackendRequest { device: DeviceRequest::Cuda(Some(1)), ..Default::default() }, "cuda:1"),
-            (BackendRequest { mode: Some(Mode::Kernels), ..Default::default() }, "kernels"),
-            #[cfg(feature = "portable")]
             (BackendRequest { precision: Some(Precision::F16), ..Default::default() }, "precision f16"),
+            #[cfg(feature = "portable")]
+            (
+                BackendRequest { mode: portable, precision: Some(Precision::Bf16), ..Default::default() },
+                "precision bf16",
+            ),
+            #[cfg(not(feature = "portable"))]
+            (BackendRequest { mode: portable, ..Default::default() }, "feature `portable`"),
         ] {
             let error = request.resolve().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BackendUnavailable);

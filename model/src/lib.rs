@@ -4,9 +4,6 @@
 //! logits become a [`label_map`], which [`palette`] and [`overlay`] turn into pictures. A [`card`] holds what is
 //! constant about a model, [`weights`] its numbers. [`Segmenter`] is the whole flow, a few frames at a time.
 
-// Without an engine nobody prepares frames for one.
-#![cfg_attr(not(feature = "portable"), allow(dead_code))]
-
 pub mod alpha;
 pub mod backend;
 pub mod card;
@@ -27,7 +24,7 @@ pub mod work;
 pub use alpha::apply_alpha;
 pub use backend::{Backend, BackendRequest, Device, DeviceRequest, Mode, Precision};
 pub use card::{Class, Family, License, ModelCard, PublishedWeights, ResizeRule};
-pub use engine::{Engine, Logits, Output, Timing};
+pub use engine::{Engine, Logits, Output, Stage, StageTimes, Timing};
 pub use error::{ErrorKind, Result, SegmentError};
 pub use frame::{
     Colorimetry, Frame, FrameInfo, FrameView, FrameViewMut, Matrix, OwnedFrame, PixelFormat, Plane, PlaneMut,

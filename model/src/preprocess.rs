@@ -25,9 +25,9 @@ impl Preprocessor {
         Self { normalized, rule: input.resize, resizer: Resizer::new(), rgb: Vec::new(), resized: Vec::new() }
     }
 
-    /// The network's input: planar `[3, height, width]` of the placement's canvas. What the frame doesn't cover
-    /// is the mean colour.
-    pub(crate) fn run(&mut self, frame: &FrameView<'_>, placement: Placement) -> Vec<f32> {
+    /// The network's input to `input`: planar `[3, height, width]` of the placement's canvas. What the frame doesn't
+    /// cover is the mean colour.
+    pub(crate) fn run(&mut self, frame: &FrameView<'_>, placement: Placement, input: &mut Vec<f32>) {
         let (width, height) = placement.image;
         self.rgb.resize(frame.width() * frame.height() * 3, 0);
         frame.write_rgb(&mut self.rgb);
@@ -42,12 +42,14 @@ impl Preprocessor {
             ImageRef::new(&self.rgb, frame.width(), frame.height(), frame.width() * 3),
             ImageMut::new(&mut self.resized, width, height, width * 3),
         );
-        self.normalize(placement)
+        self.normalize(placement, input);
     }
 
-    fn normalize(&self, Placement { image, canvas }: Placement) -> Vec<f32> {
-        // The network takes its input by value, so this is the one buffer that is made anew for each frame.
-        let mut input = vec![0.0; 3 * canvas.0 * canvas.1];
+    fn normalize(&self, Placement { image, canvas }: Placement, input: &mut Vec<f32>) {
+        input.resize(3 * canvas.0 * canvas.1, 0.0);
+        if image != canvas {
+            input.fill(0.0);
+        }
         for (channel, plane) in input.chunks_exact_mut(canvas.0 * canvas.1).enumerate() {
             let levels = &self.normalized[channel];
             let rows = plane.chunks_exact_mut(canvas.0).zip(self.resized.chunks_exact(image.0 * 3));
@@ -57,7 +59,6 @@ impl Preprocessor {
                 }
             }
         }
-        input
     }
 
     /// The frame as resized for the network, packed RGB; for tests.

@@ -19,7 +19,8 @@ fn both(card: &str, photo: &str, golden: &str) -> ([Vec<u8>; 2], [Vec<f32>; 2]) 
     let (width, height) = (photo.width() as usize, photo.height() as usize);
     let frame = FrameView::rgb(width, height, photo.as_raw()).unwrap();
     let mut preprocessor = Preprocessor::new(&card.input);
-    let input = preprocessor.run(&frame, InputSize::Card.place(&card, width, height).unwrap());
+    let mut input = Vec::new();
+    preprocessor.run(&frame, InputSize::Card.place(&card, width, height).unwrap(), &mut input);
     let bytes = std::fs::read(data(golden)).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let resized = file.tensor("resized_rgb").unwrap().data().to_vec();
@@ -61,7 +62,10 @@ fn native_frames_are_padded_with_the_mean_colour() {
     let card = ModelCard::load(&data("tiny-sapiens2.toml")).unwrap();
     let pixels: Vec<u8> = (0..33 * 5 * 3).map(|i| (i % 251) as u8).collect();
     let frame = FrameView::rgb(33, 5, &pixels).unwrap();
-    let input = Preprocessor::new(&card.input).run(&frame, InputSize::Native.place(&card, 33, 5).unwrap());
+    // Whatever a frame before left there.
+    let mut input = vec![f32::NAN; 7];
+    let placement = InputSize::Native.place(&card, 33, 5).unwrap();
+    Preprocessor::new(&card.input).run(&frame, placement, &mut input);
     assert_eq!(input.len(), 3 * 32 * 64);
     for (i, value) in input.iter().enumerate() {
         let (channel, y, x) = (i / (32 * 64), i / 64 % 32, i % 64);

@@ -56,18 +56,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::backend::{Device, Mode, Precision};
     use crate::variant::Variant;
     use crate::weights::Weights;
 
     fn key(seed: u64) -> Key {
         let card = Arc::new(ModelCard::of(Variant::Sapiens03b));
         let weights = Weights::generated(&card, seed).identity().clone();
-        Key {
-            card,
-            weights,
-            backend: Backend { mode: Mode::Portable, device: Device::Cpu, precision: Precision::F32 },
-        }
+        Key { card, weights, backend: Backend::PORTABLE }
     }
 
     #[test]

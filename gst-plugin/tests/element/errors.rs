@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gstsapiensseg::SapiensSeg;
 use sapiens_model::engine::fake::Outcome;
-use sapiens_model::{Backend, Device, Mode, ModelCard, Precision, Segmenter, Variant};
+use sapiens_model::{Backend, ModelCard, Segmenter, Variant};
 
 use crate::bare::{
     Flow, LIMIT, Rig, Seen, buffers, described, error_on, frame, in_time, rgb, segment, sized_frame, time,
@@ -291,7 +291,7 @@ struct Broken;
 
 impl sapiens_model::Engine for Broken {
     fn backend(&self) -> Backend {
-        Backend { mode: Mode::Portable, device: Device::Cpu, precision: Precision::F32 }
+        Backend::PORTABLE
     }
 
     fn depth(&self) -> usize {

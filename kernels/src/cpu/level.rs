@@ -117,6 +117,12 @@ impl Level {
         NAMES.into_iter()
     }
 
+    /// Whether products of bfloat16 take less time than those of float32. Elsewhere bfloat16 is widened first, and only
+    /// saves memory.
+    pub fn multiplies_bf16(self) -> bool {
+        matches!(self, Self::Avx512Bf16(_))
+    }
+
     /// As in [`VARIABLE`].
     pub fn name(self) -> &'static str {
         NAMES[self.rank()]

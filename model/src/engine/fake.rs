@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Network, Output, Worker};
-use crate::backend::{Backend, Device, Mode, Precision};
+use crate::backend::Backend;
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
 use crate::label_map::LabelMap;
@@ -88,7 +88,7 @@ impl Network for FakeNetwork {
 /// # Errors
 /// `Engine` if no thread can be started.
 pub fn engine(depth: usize, script: Script) -> Result<Box<dyn super::Engine>> {
-    let backend = Backend { mode: Mode::Portable, device: Device::Cpu, precision: Precision::F32 };
+    let backend = Backend::PORTABLE;
     let network = FakeNetwork { script, frames: 0, rgb: Vec::new() };
     Ok(Box::new(Worker::start(backend, depth, network)?))
 }

@@ -4,25 +4,28 @@
 //! the argmax, and every engine owns the layout of its weights. Work is asynchronous: `submit` starts it, `finish`
 //! waits for it. An engine knows nothing of streams of frames; the [`Segmenter`](crate::Segmenter) keeps their order.
 
+pub(crate) mod cpu;
 #[cfg(any(test, feature = "fake-engine"))]
 pub mod fake;
 #[cfg(feature = "portable")]
 pub(crate) mod portable;
-#[cfg(any(test, feature = "fake-engine", feature = "portable"))]
+mod timing;
 mod worker;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::backend::Backend;
+use sapiens_kernels::LabelWindow;
+
+use crate::backend::{Backend, Mode};
 use crate::card::ModelCard;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
+use crate::input_size::Placement;
 use crate::label_map::LabelMap;
 use crate::segmenter::Options;
-use crate::weights::Weights;
+use crate::weights::{Weights, pos_embed_grid};
 
-#[cfg(any(test, feature = "fake-engine", feature = "portable"))]
+pub use timing::{Stage, StageTimes, Timing};
 pub(crate) use worker::{Network, Worker};
 
 /// What an engine makes of a frame.
@@ -47,24 +50,6 @@ pub struct Logits {
     pub height: usize,
     /// Columns of a plane.
     pub width: usize,
-}
-
-/// How long each step of one frame took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Timing {
-    /// Frame to network input.
-    pub preprocess: Duration,
-    /// Network input to logits.
-    pub network: Duration,
-    /// Logits to labels.
-    pub postprocess: Duration,
-}
-
-impl Timing {
-    /// All steps together.
-    pub fn total(&self) -> Duration {
-        self.preprocess + self.network + self.postprocess
-    }
 }
 
 /// A network ready to run, with a fixed number of slots for frames in flight.
@@ -102,11 +87,35 @@ pub(crate) fn build(
     backend: Backend,
     options: &Options,
 ) -> Result<Box<dyn Engine>> {
-    #[cfg(feature = "portable")]
-    return portable::engine(card, weights, backend, options);
-    #[cfg(not(feature = "portable"))]
-    {
-        let _ = (card, weights, options);
-        unreachable!("no request resolves to {backend} in a build without the feature `portable`")
+    match backend.mode {
+        Mode::Kernels => cpu::engine(card, weights, backend, options),
+        #[cfg(feature = "portable")]
+        Mode::Portable => portable::engine(card, weights, backend, options),
+        #[cfg(not(feature = "portable"))]
+        Mode::Portable => {
+            unreachable!("no request resolves to {backend} in a build without the feature `portable`")
+        }
     }
+}
+
+/// Rows and columns that the position embedding was trained for.
+fn trained_grid(weights: &Weights) -> Result<(usize, usize)> {
+    let shape = weights.shape("backbone.pos_embed").unwrap_or(&[]);
+    shape.get(1).and_then(|&tokens| pos_embed_grid(tokens)).ok_or_else(|| {
+        SegmentError::new(
+            ErrorKind::WeightsMismatch,
+            format!(
+                "backbone.pos_embed of {} has shape {shape:?}: expected [1, N, D] with N = 12 k * k, a grid of 4k rows by 3k columns",
+                weights.describe()
+            ),
+        )
+    })
+}
+
+/// Which part of the stretched logits is the frame of `width` x `height`. Where it was padded, the logits cover the
+/// padding too; elsewhere they cover just the frame.
+fn label_window(placement: Placement, width: usize, height: usize) -> LabelWindow {
+    let (full_width, full_height) =
+        if placement.image == placement.canvas { (width, height) } else { placement.canvas };
+    LabelWindow { full_height, full_width, height, width }
 }

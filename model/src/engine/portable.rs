@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use sapiens_kernels::{LabelWindow, ResizeArgmax};
+use sapiens_kernels::ResizeArgmax;
 use sapiens_portable as portable;
 
-use super::{Engine, Logits, Network, Output, Timing, Worker};
+use super::{Engine, Logits, Network, Output, StageTimes, Timing, Worker, label_window, trained_grid};
 use crate::backend::Backend;
 use crate::card::{Family, ModelCard};
 use crate::error::{ErrorKind, Result, SegmentError};
@@ -17,7 +17,7 @@ use crate::label_map::LabelMap;
 use crate::preprocess::Preprocessor;
 use crate::segmenter::Options;
 use crate::shared;
-use crate::weights::{Weights, pos_embed_grid};
+use crate::weights::Weights;
 
 /// The engine of `card` and `weights`.
 pub(crate) fn engine(
@@ -51,7 +51,10 @@ pub(crate) fn engine(
 fn load(card: &ModelCard, weights: &Weights) -> Result<portable::CpuNetwork> {
     let network = &card.network;
     let family = match card.family {
-        Family::Sapiens => portable::Family::Sapiens { pos_embed_grid: trained_grid(weights)? },
+        Family::Sapiens => {
+            let (rows, columns) = trained_grid(weights)?;
+            portable::Family::Sapiens { pos_embed_grid: [rows, columns] }
+        }
         Family::Sapiens2 => {
             portable::Family::Sapiens2 { full_kv_layers: network.full_kv_layers.unwrap_or(0) }
         }
@@ -67,21 +70,6 @@ fn load(card: &ModelCard, weights: &Weights) -> Result<portable::CpuNetwork> {
         classes: card.classes.len(),
     };
     portable::CpuNetwork::load(&dims, &Default::default(), |name, _shape| weights.tensor_f32(name))
-}
-
-/// Rows and columns that the position embedding was trained for.
-fn trained_grid(weights: &Weights) -> Result<[usize; 2]> {
-    let shape = weights.shape("backbone.pos_embed").unwrap_or(&[]);
-    let grid = shape.get(1).and_then(|&tokens| pos_embed_grid(tokens));
-    grid.map(|(rows, columns)| [rows, columns]).ok_or_else(|| {
-        SegmentError::new(
-            ErrorKind::WeightsMismatch,
-            format!(
-                "backbone.pos_embed of {} has shape {shape:?}: expected [1, N, D] with N = 12 k * k, a grid of 4k rows by 3k columns",
-                weights.describe()
-            ),
-        )
-    })
 }
 
 struct PortableNetwork {
@@ -101,7 +89,9 @@ impl Network for PortableNetwork {
         let (frame_width, frame_height) = (view.width(), view.height());
         let placement = input_size.place(card, frame_width, frame_height)?;
         let start = Instant::now();
-        let input = preprocessor.run(&view, placement);
+        // The network takes its input by value, so this is made anew for each frame.
+        let mut input = Vec::new();
+        preprocessor.run(&view, placement, &mut input);
         drop(frame);
         let preprocessed = Instant::now();
         let (width, height) = placement.canvas;
@@ -113,6 +103,7 @@ impl Network for PortableNetwork {
             preprocess: preprocessed - start,
             network: inferred - preprocessed,
             postprocess: inferred.elapsed(),
+            stages: StageTimes::default(),
         };
         let portable::Logits { values, classes, height, width } = logits;
         output.logits = keep_logits.then_some(Logits { values, classes, height, width });
@@ -132,10 +123,7 @@ impl Bands {
 
     fn label(&mut self, logits: &portable::Logits, placement: Placement, labels: &mut LabelMap) {
         let (width, height) = (labels.width(), labels.height());
-        // Where the frame was padded, the logits cover the padding too; elsewhere they cover just the frame.
-        let (full_width, full_height) =
-            if placement.image == placement.canvas { (width, height) } else { placement.canvas };
-        let window = LabelWindow { full_height, full_width, height, width };
+        let window = label_window(placement, width, height);
         let logits =
             sapiens_kernels::Logits::new(&logits.values, logits.classes, logits.height, logits.width);
         let rows_per_band = height.div_ceil(self.threads.len());

@@ -241,7 +241,7 @@ fn check_periods(tensors: &Tensors, card: &ModelCard) -> std::result::Result<(),
         ));
     }
     let mut found = vec![0.0; expected.len()];
-    tensor.read_into(&mut found).map_err(|what| format!("{PERIODS}: {what}"))?;
+    tensor.read_into(0, &mut found).map_err(|what| format!("{PERIODS}: {what}"))?;
     let step = |a: bf16, b: bf16| a.to_bits().abs_diff(b.to_bits());
     let apart = expected.iter().zip(&found).map(|(&e, &f)| step(e, bf16::from_f32(f))).max().unwrap_or(0);
     // Another machine's power function may land on the neighbouring bfloat16; another definition is further off.

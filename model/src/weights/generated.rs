@@ -4,8 +4,8 @@
 /// Fewer values than this are not worth a thread.
 const CHUNK: usize = 1 << 20;
 
-/// Fills `out` with the values of the tensor called `name`.
-pub(super) fn fill(name: &str, shape: &[usize], seed: u64, out: &mut [f32]) {
+/// Fills `out` with the values of the tensor called `name` from its `first` on.
+pub(super) fn fill(name: &str, shape: &[usize], seed: u64, first: usize, out: &mut [f32]) {
     let (scale, offset) = scale_and_offset(name, shape);
     let base = fnv1a64(name) ^ seed;
     let fill = |first: usize, chunk: &mut [f32]| {
@@ -14,13 +14,13 @@ pub(super) fn fill(name: &str, shape: &[usize], seed: u64, out: &mut [f32]) {
         }
     };
     if out.len() <= CHUNK {
-        return fill(0, out);
+        return fill(first, out);
     }
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
     let chunk_len = out.len().div_ceil(threads).max(CHUNK);
     std::thread::scope(|scope| {
         for (index, chunk) in out.chunks_mut(chunk_len).enumerate() {
-            scope.spawn(move || fill(index * chunk_len, chunk));
+            scope.spawn(move || fill(first + index * chunk_len, chunk));
         }
     });
 }
@@ -63,11 +63,14 @@ mod tests {
     fn large_tensors_are_the_same_in_chunks() {
         let count = 3 * CHUNK + 17;
         let mut whole = vec![0.0; count];
-        fill("a.bias", &[count], 3, &mut whole);
+        fill("a.bias", &[count], 3, 0, &mut whole);
         let base = fnv1a64("a.bias") ^ 3;
         for index in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, count - 1] {
             assert_eq!(whole[index], uniform(base, index as u64) * 0.1);
         }
+        let mut part = vec![0.0; 2 * CHUNK];
+        fill("a.bias", &[count], 3, 12_345, &mut part);
+        assert!(part == whole[12_345..][..part.len()]);
     }
 
     #[test]

@@ -190,11 +190,31 @@ impl Weights {
                 format!("tensor {name} has {count} values {shape:?}: asked to put them in {}", out.len()),
             ));
         }
+        self.read_f32_from(name, 0, out)
+    }
+
+    /// Writes values of the tensor called `name`, row-major, from its `first` on, to all of `out`: how several threads
+    /// read one tensor.
+    ///
+    /// # Errors
+    /// Those of [`Weights::tensor_f32`], and `InvalidWeights` if the tensor ends before `out` does.
+    pub fn read_f32_from(&self, name: &str, first: usize, out: &mut [f32]) -> Result<()> {
+        let shape = self.known_shape(name)?;
+        let count: usize = shape.iter().product();
+        if first.checked_add(out.len()).is_none_or(|end| end > count) {
+            return Err(SegmentError::new(
+                ErrorKind::InvalidWeights,
+                format!(
+                    "tensor {name} has {count} values {shape:?}: asked for {} from {first} on",
+                    out.len()
+                ),
+            ));
+        }
         match &self.source {
-            Source::Generated { seed, .. } => generated::fill(name, shape, *seed, out),
+            Source::Generated { seed, .. } => generated::fill(name, shape, *seed, first, out),
             Source::Stored(tensors) => {
                 if let Some(tensor) = tensors.get(name) {
-                    tensor.read_into(out).map_err(|what| {
+                    tensor.read_into(first, out).map_err(|what| {
                         SegmentError::new(ErrorKind::InvalidWeights, format!("tensor {name}: {what}"))
                     })?;
                 }

@@ -117,19 +117,19 @@ impl StoredTensor {
         }
     }
 
-    /// The values, row-major, as f32. `out` must be as long as the tensor.
-    pub fn read_into(&self, out: &mut [f32]) -> Result<(), String> {
+    /// The values from `first` on, row-major, as f32. The caller has seen to it that the tensor has so many.
+    pub fn read_into(&self, first: usize, out: &mut [f32]) -> Result<(), String> {
         let bytes = match &self.storage {
             Storage::Mapped { map, start, len } => map.bytes(*start..start + len)?,
             Storage::Owned(bytes) => bytes,
             Storage::Deflated { .. } => return Err("its storage was not inflated".into()),
         };
         match &self.element {
-            Element::F32 => self.decode(bytes, out, f32::from_le_bytes),
-            Element::F16 => self.decode(bytes, out, |bytes| f16::from_le_bytes(bytes).to_f32()),
-            Element::Bf16 => {
-                self.decode(bytes, out, |bytes| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16));
-            }
+            Element::F32 => self.decode(bytes, first, out, f32::from_le_bytes),
+            Element::F16 => self.decode(bytes, first, out, |bytes| f16::from_le_bytes(bytes).to_f32()),
+            Element::Bf16 => self.decode(bytes, first, out, |bytes| {
+                f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
+            }),
             Element::Other(name) => {
                 return Err(format!("expected float32, float16 or bfloat16, found {name}"));
             }
@@ -137,34 +137,44 @@ impl StoredTensor {
         Ok(())
     }
 
-    fn decode<const SIZE: usize>(&self, bytes: &[u8], out: &mut [f32], value: impl Fn([u8; SIZE]) -> f32) {
+    fn decode<const SIZE: usize>(
+        &self,
+        bytes: &[u8],
+        first: usize,
+        out: &mut [f32],
+        value: impl Fn([u8; SIZE]) -> f32,
+    ) {
         let (values, _) = bytes.as_chunks::<SIZE>();
         if self.is_contiguous() {
-            let values = &values[self.offset..self.offset + out.len()];
+            let values = &values[self.offset + first..][..out.len()];
             for (out, bytes) in out.iter_mut().zip(values) {
                 *out = value(*bytes);
             }
             return;
         }
-        // An odometer over all dimensions but the last, which is walked in the inner loop.
-        let (columns, column_stride) = match (self.shape.last(), self.strides.last()) {
-            (Some(&columns), Some(&stride)) if columns > 0 => (columns, stride),
-            _ => return,
-        };
-        let outer = self.shape.len() - 1;
-        let mut index = vec![0usize; outer];
-        for row in out.chunks_mut(columns) {
-            let start =
-                self.offset + index.iter().zip(&self.strides).map(|(i, stride)| i * stride).sum::<usize>();
-            for (column, out) in row.iter_mut().enumerate() {
-                *out = value(values[start + column * column_stride]);
-            }
-            for dim in (0..outer).rev() {
-                index[dim] += 1;
-                if index[dim] < self.shape[dim] {
+        if out.is_empty() {
+            return;
+        }
+        // An odometer over all dimensions, set to where the first value is.
+        let mut index = vec![0usize; self.shape.len()];
+        let mut rest = first;
+        for (index, &dim) in index.iter_mut().zip(&self.shape).rev() {
+            *index = rest % dim;
+            rest /= dim;
+        }
+        let mut place =
+            self.offset + index.iter().zip(&self.strides).map(|(i, stride)| i * stride).sum::<usize>();
+        for out in out {
+            *out = value(values[place]);
+            for (dim, index) in index.iter_mut().enumerate().rev() {
+                *index += 1;
+                // The stride of a dimension of one is never used, so it may say anything.
+                place = place.wrapping_add(self.strides[dim]);
+                if *index < self.shape[dim] {
                     break;
                 }
-                index[dim] = 0;
+                place = place.wrapping_sub(index.wrapping_mul(self.strides[dim]));
+                *index = 0;
             }
         }
     }
@@ -208,7 +218,7 @@ mod tests {
 
     fn values(tensor: &StoredTensor) -> Vec<f32> {
         let mut out = vec![f32::NAN; tensor.shape().iter().product()];
-        tensor.read_into(&mut out).unwrap();
+        tensor.read_into(0, &mut out).unwrap();
         out
     }
 
@@ -222,6 +232,21 @@ mod tests {
         assert_eq!(values(&tensor(&[1, 3], &[99, 1], 0, 3).unwrap()), [0., 1., 2.]);
         assert_eq!(values(&tensor(&[], &[], 1, 2).unwrap()), [1.]);
         assert_eq!(values(&tensor(&[0, 3], &[3, 1], 0, 0).unwrap()), [0f32; 0]);
+    }
+
+    #[test]
+    fn parts_are_those_of_the_whole() {
+        for tensor in [tensor(&[3, 4], &[4, 1], 2, 14), tensor(&[3, 2, 2], &[1, 6, 3], 0, 12)] {
+            let tensor = tensor.unwrap();
+            let whole = values(&tensor);
+            for first in 0..=12 {
+                for len in 0..=12 - first {
+                    let mut part = vec![f32::NAN; len];
+                    tensor.read_into(first, &mut part).unwrap();
+                    assert_eq!(part, whole[first..][..len]);
+                }
+            }
+        }
     }
 
     #[test]

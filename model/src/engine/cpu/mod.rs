@@ -1,0 +1,141 @@
+//! The project's own kernels on the processor, as an engine: preprocessing before them, resize and argmax after.
+//!
+//! [`network`] has the packed weights and the forward pass, [`load`] packs them, [`workspace`] is the memory. Everything
+//! that a frame needs is made for the first frame of its size; from the second on nothing is allocated.
+
+mod load;
+mod network;
+#[cfg(test)]
+mod tests;
+mod workspace;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use half::bf16;
+use sapiens_kernels::cpu::{Element, PixelLogits, ResizeArgmax, Threads};
+
+use self::network::Network;
+use self::workspace::Workspace;
+use super::{Engine, Logits, Output, Timing, Worker, label_window};
+use crate::backend::{Backend, Precision};
+use crate::card::ModelCard;
+use crate::error::{ErrorKind, Result, SegmentError};
+use crate::frame::Frame;
+use crate::input_size::InputSize;
+use crate::preprocess::Preprocessor;
+use crate::segmenter::Options;
+use crate::shared;
+use crate::weights::Weights;
+
+/// The engine of `card` and `weights`.
+pub(crate) fn engine(
+    card: &Arc<ModelCard>,
+    weights: &Weights,
+    backend: Backend,
+    options: &Options,
+) -> Result<Box<dyn Engine>> {
+    match backend.precision {
+        Precision::F32 => of_element::<f32>(card, weights, backend, options),
+        Precision::Bf16 => of_element::<bf16>(card, weights, backend, options),
+        Precision::F16 => Err(SegmentError::new(
+            ErrorKind::BackendUnavailable,
+            "the kernels on the processor run in f32 or bf16, not in f16",
+        )),
+    }
+}
+
+fn of_element<E: Element>(
+    card: &Arc<ModelCard>,
+    weights: &Weights,
+    backend: Backend,
+    options: &Options,
+) -> Result<Box<dyn Engine>> {
+    let head_dim = card.network.head_dim();
+    if !head_dim.is_multiple_of(4) || head_dim > sapiens_kernels::cpu::attention::MAX_HEAD_DIM {
+        return Err(SegmentError::new(
+            ErrorKind::BackendUnavailable,
+            format!(
+                "{} has a head dim of {head_dim}: the kernels run multiples of 4 up to {}; backend=portable runs any",
+                card.name(),
+                sapiens_kernels::cpu::attention::MAX_HEAD_DIM
+            ),
+        ));
+    }
+    let count = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    };
+    let mut threads = Threads::new(count).map_err(|error| {
+        SegmentError::new(ErrorKind::Engine, format!("can't start {count} threads: {error}"))
+            .with_source(error)
+    })?;
+    let level = backend.level()?;
+    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend };
+    let network = shared::network(&key, || Network::<E>::load(card, weights, level, &mut threads))?;
+    let network = CpuNetwork {
+        preprocessor: Preprocessor::new(&card.input),
+        resize_argmax: ResizeArgmax::new(level, threads.count()),
+        card: card.clone(),
+        network,
+        threads,
+        input: Vec::new(),
+        workspace: None,
+        input_size: options.input_size,
+        keep_logits: options.keep_logits,
+    };
+    Ok(Box::new(Worker::start(backend, options.slots, network)?))
+}
+
+struct CpuNetwork<E> {
+    card: Arc<ModelCard>,
+    network: Arc<Network<E>>,
+    threads: Threads,
+    preprocessor: Preprocessor,
+    input: Vec<f32>,
+    /// Of the last input size: a stream's frames all have one size.
+    workspace: Option<Workspace<E>>,
+    resize_argmax: ResizeArgmax,
+    input_size: InputSize,
+    keep_logits: bool,
+}
+
+impl<E: Element> super::Network for CpuNetwork<E> {
+    fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
+        let Self { card, network, threads, preprocessor, input, workspace, resize_argmax, .. } = self;
+        let view = frame.view();
+        let (frame_width, frame_height) = (view.width(), view.height());
+        let placement = self.input_size.place(card, frame_width, frame_height)?;
+        let start = Instant::now();
+        preprocessor.run(&view, placement, input);
+        drop(frame);
+        let preprocessed = Instant::now();
+        let size = [placement.canvas.1, placement.canvas.0];
+        // The old one goes before the new one comes: both may be large.
+        let same = workspace.take().filter(|workspace| workspace.size == size);
+        let workspace =
+            workspace.insert(same.unwrap_or_else(|| Workspace::new(network, size, threads.count())));
+        let stages = network.forward(threads, workspace, input);
+        let inferred = Instant::now();
+        output.labels.resize(frame_width, frame_height);
+        let [height, width] = workspace.logits_size(&network.sizes);
+        let classes = network.sizes.classes;
+        let logits = PixelLogits::new(&workspace.logits, classes, classes, height, width);
+        let window = label_window(placement, frame_width, frame_height);
+        resize_argmax.run(threads, logits, window, output.labels.labels_mut());
+        output.timing = Timing {
+            preprocess: preprocessed - start,
+            network: inferred - preprocessed,
+            postprocess: inferred.elapsed(),
+            stages,
+        };
+        output.logits = self.keep_logits.then(|| planar(&workspace.logits, classes, height, width));
+        Ok(())
+    }
+}
+
+/// Logits as an output carries them, of `[height, width, classes]`.
+fn planar(logits: &[f32], classes: usize, height: usize, width: usize) -> Logits {
+    let plane = |class: usize| logits[class..].iter().step_by(classes).copied();
+    Logits { values: (0..classes).flat_map(plane).collect(), classes, height, width }
+}

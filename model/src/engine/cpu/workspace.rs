@@ -1,0 +1,90 @@
+//! All memory of one frame's forward pass, made once per input size.
+
+use sapiens_kernels::cpu::product::{Moments, Workspace as ProductWorkspace};
+use sapiens_kernels::cpu::{Aligned, Attention, AttentionShape, Element};
+use sapiens_kernels::reference::{RopeTables, position_embedding, rope_periods};
+
+use super::network::{INSTANCE_NORM_EPSILON, Network, Positions, Sizes};
+use crate::weights::PATCH;
+
+#[derive(Debug)]
+pub(super) struct Workspace<E> {
+    /// Height and width of the input.
+    pub size: [usize; 2],
+    pub product: ProductWorkspace,
+    pub attention: Attention<E>,
+    /// The residual stream, `[tokens, D]`.
+    pub x: Aligned<f32>,
+    /// `[tokens, D]`: a norm's output, then attention's.
+    pub narrow: Aligned<E>,
+    /// Patches, then queries, keys and values, then the feed-forward network's hidden values.
+    pub wide: Aligned<E>,
+    /// The head's maps, in turn.
+    pub maps: [Aligned<E>; 2],
+    /// Of the map just read and the one being made.
+    pub moments: [Moments; 2],
+    /// `[height, width, classes]`.
+    pub logits: Aligned<f32>,
+    /// The position embedding of this grid, where there is one.
+    pub pos_embed: Vec<f32>,
+    /// Sines and cosines of this grid, each `[patches, head_dim / 2]`, where there are any.
+    pub rotary: Option<[Vec<f32>; 2]>,
+}
+
+impl<E: Element> Workspace<E> {
+    /// For inputs of `size`, multiples of a patch.
+    pub fn new(network: &Network<E>, size: [usize; 2], threads: usize) -> Self {
+        let sizes = &network.sizes;
+        let [rows, columns] = size.map(|side| side / PATCH);
+        let (patches, head_dim) = (rows * columns, sizes.head_dim());
+        let tokens = sizes.prefix + patches;
+        let largest = AttentionShape { tokens, heads: sizes.heads, kv_heads: sizes.heads, head_dim };
+        let wide = tokens * sizes.ffn_dim.max(3 * sizes.embed_dim);
+        let (maps, pixels) = maps(sizes, patches);
+        let (pos_embed, rotary) = match &network.positions {
+            Positions::Embedding { values, grid } => {
+                (position_embedding(values, *grid, (rows, columns)), None)
+            }
+            Positions::Rotary { .. } => {
+                let tables = RopeTables::new(rows, columns, &rope_periods(head_dim));
+                // The second half of a head turns by the same angles as the first.
+                let half = |table: &[f32]| {
+                    table.chunks_exact(head_dim).flat_map(|row| &row[..head_dim / 2]).copied().collect()
+                };
+                (Vec::new(), Some([half(&tables.sin), half(&tables.cos)]))
+            }
+        };
+        Self {
+            size,
+            product: ProductWorkspace::default(),
+            attention: Attention::new(network.level, largest, threads),
+            x: Aligned::zeros(tokens * sizes.embed_dim),
+            narrow: Aligned::zeros(tokens * sizes.embed_dim),
+            wide: Aligned::zeros(wide.max(3 * size[0] * size[1])),
+            maps: maps.map(Aligned::zeros),
+            moments: std::array::from_fn(|_| Moments::new(INSTANCE_NORM_EPSILON)),
+            logits: Aligned::zeros(pixels * sizes.classes),
+            pos_embed,
+            rotary,
+        }
+    }
+
+    /// Height and width of the logits.
+    pub fn logits_size(&self, sizes: &Sizes) -> [usize; 2] {
+        self.size.map(|side| (side / PATCH) << sizes.deconv_channels.len())
+    }
+}
+
+/// Values of the largest map in each of the two that take turns, from the first deconvolution's output on, and the
+/// pixels of the last.
+fn maps(sizes: &Sizes, patches: usize) -> ([usize; 2], usize) {
+    let mut largest = [0; 2];
+    let (mut pixels, mut turn) = (patches, 1);
+    let deconv = sizes.deconv_channels.iter().map(|&channels| (4, channels));
+    for (more, channels) in deconv.chain(sizes.conv_channels.iter().map(|&channels| (1, channels))) {
+        pixels *= more;
+        largest[turn] = largest[turn].max(pixels * channels);
+        turn = 1 - turn;
+    }
+    (largest, pixels)
+}
