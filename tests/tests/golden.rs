@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)] // A test that can't go on has failed.
 
 use sapiens_model::{
-    Frame, FrameInfo, InputSize, ModelCard, Options, Output, OwnedFrame, PixelFormat, Segmenter, Weights,
+    BackendRequest, Frame, FrameInfo, InputSize, Mode, ModelCard, Options, Output, OwnedFrame, PixelFormat,
+    Precision, Segmenter, Weights,
 };
 use sapiens_tests::{Golden, data, difference, photo};
 
@@ -18,6 +19,15 @@ fn segmenter(card: &str, weights: &str, options: Options) -> Segmenter {
     Segmenter::new(card, &weights, options).unwrap()
 }
 
+/// Both backends in float32.
+fn exact_backends() -> [BackendRequest; 2] {
+    [Mode::Portable, Mode::Kernels].map(|mode| BackendRequest {
+        mode: Some(mode),
+        precision: Some(Precision::F32),
+        ..Default::default()
+    })
+}
+
 fn run(segmenter: &Segmenter, frame: impl Frame) -> Output {
     let mut output = Output::default();
     segmenter.submit(frame).unwrap();
@@ -30,11 +40,17 @@ fn rgb_frame(name: &str) -> OwnedFrame {
     OwnedFrame::rgb(photo.width() as usize, photo.height() as usize, photo.into_raw()).unwrap()
 }
 
-/// Both photos through one model.
+/// Both photos through one model, on both backends.
 fn against_the_authors(family: &str, weights: &str, max_logit: f64, mean_logit: f64) {
-    let segmenter =
-        segmenter(&format!("{family}.toml"), weights, Options { keep_logits: true, ..Options::default() });
-    assert_eq!(segmenter.backend().to_string(), "portable cpu f32");
+    for backend in exact_backends() {
+        let options = Options { backend, keep_logits: true, ..Options::default() };
+        against_the_authors_on(options, family, weights, max_logit, mean_logit);
+    }
+}
+
+fn against_the_authors_on(options: Options, family: &str, weights: &str, max_logit: f64, mean_logit: f64) {
+    let segmenter = segmenter(&format!("{family}.toml"), weights, options);
+    let backend = segmenter.backend();
     for (name, golden) in [
         ("photo-377x333.png", Golden::read(&format!("{family}.photo.safetensors"))),
         ("photo-61x45.png", Golden::read(&format!("{family}.photo-61x45.safetensors"))),
@@ -46,7 +62,7 @@ fn against_the_authors(family: &str, weights: &str, max_logit: f64, mean_logit: 
             .filter_map(|((ours, theirs), margin)| (ours != theirs).then_some(*margin))
             .collect();
         println!(
-            "{weights} on {name}: logits differ by max {:.2e}, mean {:.2e}; {} of {} labels differ",
+            "{weights} on {name}, {backend}: logits differ by max {:.2e}, mean {:.2e}; {} of {} labels differ",
             logits.max,
             logits.mean,
             wrong.len(),
@@ -76,17 +92,24 @@ fn sapiens2_from_safetensors() {
 #[test]
 fn sapiens2_from_bf16_safetensors() {
     // Weights rounded to bf16 are other weights: held to the tolerance of half precision. Labels then differ
-    // wherever random weights make near-ties, so only the logits count.
-    let segmenter = segmenter(
-        "tiny-sapiens2.toml",
-        "tiny-sapiens2.bf16.safetensors",
-        Options { keep_logits: true, ..Options::default() },
-    );
-    let output = run(&segmenter, rgb_frame("photo-377x333.png"));
+    // wherever random weights make near-ties, so only the logits count. So it is where activations are bf16, too.
+    let in_bf16 = BackendRequest { precision: Some(Precision::Bf16), ..Default::default() };
     let golden = Golden::read("tiny-sapiens2.photo.safetensors");
-    let logits = difference(&output.logits.unwrap().values, &golden.f32("logits"));
-    println!("bf16 weights: logits differ by max {:.2e}, mean {:.2e}", logits.max, logits.mean);
-    assert!(logits.mean <= 0.05, "{logits:?}");
+    for backend in exact_backends().into_iter().chain([in_bf16]) {
+        for weights in ["tiny-sapiens2.bf16.safetensors", "tiny-sapiens2.safetensors"] {
+            let options = Options { backend, keep_logits: true, ..Options::default() };
+            let segmenter = segmenter("tiny-sapiens2.toml", weights, options);
+            let output = run(&segmenter, rgb_frame("photo-377x333.png"));
+            let logits = difference(&output.logits.unwrap().values, &golden.f32("logits"));
+            println!(
+                "{weights}, {}: logits differ by max {:.2e}, mean {:.2e}",
+                segmenter.backend(),
+                logits.max,
+                logits.mean
+            );
+            assert!(logits.mean <= 0.05, "{logits:?}");
+        }
+    }
 }
 
 /// The photo in another order of components, with padding between rows.
@@ -125,8 +148,9 @@ fn tall_and_wide_frames_keep_their_shape_at_any_input_size() {
         ("tiny-sapiens.toml", "tiny-sapiens.torchscript.pt2"),
         ("tiny-sapiens2.toml", "tiny-sapiens2.safetensors"),
     ] {
-        for input_size in sizes {
-            let segmenter = segmenter(family.0, family.1, Options { input_size, ..Options::default() });
+        for (input_size, backend) in sizes.into_iter().flat_map(|size| exact_backends().map(|b| (size, b))) {
+            let segmenter =
+                segmenter(family.0, family.1, Options { input_size, backend, ..Options::default() });
             for (width, height) in [(1, 1), (200, 3), (3, 200), (97, 64)] {
                 let pixels = (0..width * height * 3).map(|i| (i * 7 % 256) as u8).collect();
                 let labels = run(&segmenter, OwnedFrame::rgb(width, height, pixels).unwrap()).labels;

@@ -244,13 +244,8 @@ fn a_start_that_fails_says_why() {
         element.set_property("license-accepted", true);
     });
     let licence = failed_start(|element| element.set_property("weights", nowhere));
-    // Weights aren't looked at where nothing could run them.
-    if cfg!(feature = "portable") {
-        assert!(missing.contains(nowhere), "{missing}");
-        assert!(licence.contains("license-accepted") || licence.contains(nowhere), "{licence}");
-    } else {
-        assert!(missing.contains("portable"), "{missing}");
-    }
+    assert!(missing.contains(nowhere), "{missing}");
+    assert!(licence.contains("license-accepted") || licence.contains(nowhere), "{licence}");
     let card = failed_start(|element| element.set_property("card", "/nonexistent/card.toml"));
     assert!(card.contains("/nonexistent/card.toml"), "{card}");
     let device = failed_start(|element| element.set_property("device", "toaster"));
