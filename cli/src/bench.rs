@@ -4,7 +4,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use sapiens_model::{Output, OwnedFrame, Result, Segmenter, Timing, Weights, Work, parameters};
+use sapiens_kernels::cpu::{Level, Threads, probe};
+use sapiens_model::{
+    Backend, Output, OwnedFrame, Precision, Result, Segmenter, Stage, Timing, Weights, Work, parameters,
+};
 use serde::Serialize;
 
 use crate::any_model::AnyModelArguments;
@@ -62,10 +65,14 @@ struct Report {
     load_ms: f64,
     first_frame_ms: f64,
     steps: Steps,
+    /// What the network step consists of; empty where the backend doesn't tell.
+    stages: Vec<StageReport>,
     frames_per_second: f64,
     /// Arithmetic of one frame, by formula.
     tflop_per_frame: f64,
     tflop_per_second: f64,
+    /// What this processor's multiply-add does from registers alone, on as many threads, measured in this run.
+    peak_tflop_per_second: Option<f64>,
     /// Of the process, from its start.
     peak_memory_mib: Option<f64>,
 }
@@ -76,6 +83,16 @@ struct Steps {
     network: Spread,
     postprocess: Spread,
     total: Spread,
+}
+
+/// A part of the network, all layers together.
+#[derive(Serialize)]
+struct StageReport {
+    stage: &'static str,
+    median: f64,
+    /// Arithmetic of one frame; zero for what does no products.
+    tflop: f64,
+    tflop_per_second: f64,
 }
 
 #[derive(Serialize)]
@@ -128,12 +145,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let card = segmenter.card();
     let input = options.input_size.network_input(card, width, height)?;
-    let work = Work::of(card, input.0, input.1).total() / 1e12;
+    let work_of_stages = Work::of(card, input.0, input.1);
+    let work = work_of_stages.total() / 1e12;
     let steps = Steps {
         preprocess: Spread::of(&timings, |timing| timing.preprocess),
         network: Spread::of(&timings, |timing| timing.network),
         postprocess: Spread::of(&timings, |timing| timing.postprocess),
         total: Spread::of(&timings, Timing::total),
+    };
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
     };
     let report = Report {
         model: card.name().to_owned(),
@@ -143,11 +165,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         frame: [width, height],
         input: [input.0, input.1],
         processor: processor(),
-        threads: if options.threads > 0 {
-            options.threads
-        } else {
-            std::thread::available_parallelism().map_or(1, usize::from)
-        },
+        threads,
         frames: timings.len(),
         load_ms: milliseconds(load),
         first_frame_ms: milliseconds(first_frame),
@@ -155,7 +173,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         tflop_per_frame: work,
         tflop_per_second: work * 1e3 / steps.network.median,
         steps,
+        stages: stages(&timings, &work_of_stages),
+        // After the memory, to which it adds nothing that counts.
         peak_memory_mib: peak_memory(),
+        peak_tflop_per_second: peak(segmenter.backend(), threads),
     };
     if arguments.json {
         json::print(&report);
@@ -163,6 +184,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         print(&report);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn stages(timings: &[Timing], work: &Work) -> Vec<StageReport> {
+    let stages = Stage::ALL.map(|stage| {
+        let median = Spread::of(timings, |timing| timing.stages.of(stage)).median;
+        let tflop = work.stage(stage) / 1e12;
+        StageReport { stage: stage.name(), median, tflop, tflop_per_second: tflop * 1e3 / median }
+    });
+    // A backend that tells nothing, and a stage that this network doesn't have.
+    stages.into_iter().filter(|stage| stage.median > 0.0).collect()
+}
+
+/// TFLOP/s of the instructions that the kernels are made of.
+fn peak(backend: Backend, threads: usize) -> Option<f64> {
+    let level = Level::at_most(backend.instructions?).ok()?;
+    let mut threads = Threads::new(threads).ok()?;
+    Some(probe::peak(level, backend.precision == Precision::Bf16, &mut threads) / 1e12)
 }
 
 fn infer(
@@ -219,7 +257,7 @@ fn print(report: &Report) {
     if let Some(peak) = report.peak_memory_mib {
         anstream::println!("memory      {peak:.0} MiB at most");
     }
-    anstream::println!("\n{:<12}{:>12}{:>12}{:>12}", "step", "median ms", "fastest", "slowest");
+    anstream::println!("\n{:<14}{:>12}{:>12}{:>12}", "step", "median ms", "fastest", "slowest");
     for (name, spread) in [
         ("preprocess", &steps.preprocess),
         ("network", &steps.network),
@@ -227,7 +265,28 @@ fn print(report: &Report) {
         ("total", &steps.total),
     ] {
         let Spread { median, fastest, slowest } = spread;
-        anstream::println!("{name:<12}{median:>12.2}{fastest:>12.2}{slowest:>12.2}");
+        anstream::println!("{name:<14}{median:>12.2}{fastest:>12.2}{slowest:>12.2}");
+    }
+    let share = |rate: f64| {
+        report.peak_tflop_per_second.map_or(String::new(), |peak| format!("{:.0} %", 100.0 * rate / peak))
+    };
+    if !report.stages.is_empty() {
+        anstream::println!(
+            "\n{:<14}{:>12}{:>12}{:>12}{:>12}",
+            "in the network",
+            "median ms",
+            "TFLOP",
+            "TFLOP/s",
+            "of peak"
+        );
+    }
+    for StageReport { stage, median, tflop, tflop_per_second } in &report.stages {
+        if *tflop > 0.0 {
+            let share = share(*tflop_per_second);
+            anstream::println!("{stage:<14}{median:>12.2}{tflop:>12.4}{tflop_per_second:>12.3}{share:>12}");
+        } else {
+            anstream::println!("{stage:<14}{median:>12.2}");
+        }
     }
     anstream::println!(
         "\n{:.3} frames per second; {:.3} TFLOP per frame, {:.3} TFLOP/s in the network ({} frames)",
@@ -236,4 +295,10 @@ fn print(report: &Report) {
         report.tflop_per_second,
         report.frames
     );
+    if let Some(peak) = report.peak_tflop_per_second {
+        anstream::println!(
+            "peak of these instructions, from registers: {peak:.3} TFLOP/s; the network reaches {}",
+            share(report.tflop_per_second)
+        );
+    }
 }

@@ -124,7 +124,17 @@ fn bench_measures_without_weights() {
         "1",
     ];
     let table = stdout(&sapiens(home.path(), &arguments));
-    for expected in ["tiny-sapiens2", "generated weights", "160 x 120", "network", "median", "TFLOP/s"] {
+    for expected in [
+        "tiny-sapiens2",
+        "generated weights",
+        "160 x 120",
+        "kernels cpu",
+        "network",
+        "median",
+        "TFLOP/s",
+        "attention",
+        "of peak",
+    ] {
         assert!(table.contains(expected), "{expected} in\n{table}");
     }
     let report: Value =
@@ -138,6 +148,33 @@ fn bench_measures_without_weights() {
         "{report}"
     );
     assert!(report["peak_memory_mib"].as_f64().unwrap() > 1.0);
+    // The stages are the network's step but for what is between them, and nothing does more than registers allow.
+    let number = |value: &Value| value.as_f64().unwrap();
+    let stages = report["stages"].as_array().unwrap();
+    let sum: f64 = stages.iter().map(|stage| number(&stage["median"])).sum();
+    let network = number(&report["steps"]["network"]["slowest"]);
+    assert!(sum > 0.0 && sum < 1.5 * network, "{report}");
+    let names: Vec<_> = stages.iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "patch_embed",
+            "norm",
+            "qkv",
+            "attention",
+            "proj",
+            "ffn_expand",
+            "ffn_contract",
+            "deconv",
+            "deconv_norm",
+            "conv",
+            "logits"
+        ]
+    );
+    assert!(number(&report["peak_tflop_per_second"]) > 0.0);
+    let portable = [&arguments[..], &["--json", "--backend", "portable"]].concat();
+    let report: Value = serde_json::from_str(&stdout(&sapiens(home.path(), &portable))).unwrap();
+    assert_eq!((&report["stages"], &report["peak_tflop_per_second"]), (&serde_json::json!([]), &Value::Null));
 }
 
 #[test]

@@ -1,19 +1,13 @@
 //! How much arithmetic a network does per frame, read off its card: what rates are computed from. Knows no engine.
 
 use crate::card::{Family, ModelCard};
+use crate::engine::Stage;
 use crate::weights::{PATCH, PREFIX_TOKENS, expected_tensors};
 
 /// Floating-point operations of one frame's forward pass, a multiplication and an addition counted as two. Products
 /// only: everything else together is under 1 %.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Work {
-    /// Patch embedding and the layers' linears.
-    pub linears: f64,
-    /// Scores and weighted sums of attention.
-    pub attention: f64,
-    /// ConvTranspose layers, 1x1 convolutions and the classifier.
-    pub head: f64,
-}
+pub struct Work([f64; Stage::ALL.len()]);
 
 impl Work {
     /// The work of the card's network on an input of `width` x `height` pixels, multiples of 16.
@@ -24,32 +18,55 @@ impl Work {
             Family::Sapiens => patches,
             Family::Sapiens2 => patches + PREFIX_TOKENS as f64,
         };
-        let (mut linears, mut head) = (0.0, 0.0);
-        let (mut pixels, mut convs_pixels) = (patches, patches);
+        let mut work = Self([0.0; Stage::ALL.len()]);
+        let mut pixels = patches;
         for spec in expected_tensors(card) {
-            let weights = spec.shape.iter().product::<usize>() as f64;
-            let is_matrix = spec.shape.len() > 1 && spec.name.ends_with(".weight");
-            if spec.name.starts_with("decode_head.deconv_layers.") {
-                // Each input pixel meets every weight once, and there are four times as many pixels behind it.
-                head += 2.0 * pixels * weights;
+            let Some(stage) = stage_of(&spec.name).filter(|_| spec.shape.len() > 1) else { continue };
+            let rows = match stage {
+                Stage::PatchEmbed => patches,
+                Stage::Deconv | Stage::Conv | Stage::Logits => pixels,
+                _ => tokens,
+            };
+            work.0[stage as usize] += 2.0 * rows * spec.shape.iter().product::<usize>() as f64;
+            if stage == Stage::Deconv {
+                // Each input pixel has met every weight once, and there are four times as many pixels behind it.
                 pixels *= 4.0;
-                convs_pixels = pixels;
-            } else if spec.name.starts_with("decode_head.") && is_matrix {
-                head += 2.0 * convs_pixels * weights;
-            } else if spec.name.starts_with("backbone.patch_embed.") && is_matrix {
-                linears += 2.0 * patches * weights;
-            } else if is_matrix {
-                linears += 2.0 * tokens * weights;
             }
         }
-        let attention = 4.0 * tokens * tokens * (network.embed_dim * network.layers) as f64;
-        Self { linears, attention, head }
+        work.0[Stage::Attention as usize] =
+            4.0 * tokens * tokens * (network.embed_dim * network.layers) as f64;
+        work
+    }
+
+    /// That of one stage; zero for those without products.
+    pub fn stage(&self, stage: Stage) -> f64 {
+        self.0[stage as usize]
     }
 
     /// All of it.
     pub fn total(&self) -> f64 {
-        self.linears + self.attention + self.head
+        self.0.iter().sum()
     }
+}
+
+/// The stage whose products the weight of this name is in.
+fn stage_of(name: &str) -> Option<Stage> {
+    const PARTS: [(&str, Stage); 13] = [
+        (".patch_embed.", Stage::PatchEmbed),
+        (".attn.qkv.", Stage::Qkv),
+        (".attn.wq.", Stage::Qkv),
+        (".attn.wk.", Stage::Qkv),
+        (".attn.wv.", Stage::Qkv),
+        (".attn.proj.", Stage::Projection),
+        (".ffn.layers.0.0.", Stage::Expand),
+        (".ffn.w12.", Stage::Expand),
+        (".ffn.layers.1.", Stage::Contract),
+        (".ffn.w3.", Stage::Contract),
+        (".deconv_layers.", Stage::Deconv),
+        (".conv_layers.", Stage::Conv),
+        (".conv_seg.", Stage::Logits),
+    ];
+    PARTS.into_iter().find(|(part, _)| name.contains(part)).map(|(_, stage)| stage)
 }
 
 /// Number of values in the card's weights.
@@ -79,9 +96,10 @@ mod tests {
             let work = Work::of(&card, 768, 1024);
             let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.015;
             assert!(near(work.total() / 1e12, total), "{variant}: {work:?}, expected {total}");
-            for (found, expected) in
-                [work.linears, work.attention, work.head].into_iter().zip(parts.into_iter().flatten())
-            {
+            let attention = work.stage(Stage::Attention);
+            let head: f64 = [Stage::Deconv, Stage::Conv, Stage::Logits].map(|s| work.stage(s)).iter().sum();
+            let found = [work.total() - attention - head, attention, head];
+            for (found, expected) in found.into_iter().zip(parts.into_iter().flatten()) {
                 assert!(near(found / 1e12, expected), "{variant}: {found}, expected {expected}");
             }
             let found = parameters(&card) as f64 / 1e9;
