@@ -4,9 +4,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use sapiens_kernels::cpu::{Level, Threads, probe};
 use sapiens_model::{
-    Backend, Output, OwnedFrame, Precision, Result, Segmenter, Stage, Timing, Weights, Work, parameters,
+    Output, OwnedFrame, Result, Segmenter, Stage, Timing, Weights, Work, parameters, peak_rate,
 };
 use serde::Serialize;
 
@@ -176,7 +175,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         stages: stages(&timings, &work_of_stages),
         // After the memory, to which it adds nothing that counts.
         peak_memory_mib: peak_memory(),
-        peak_tflop_per_second: peak(segmenter.backend(), threads),
+        peak_tflop_per_second: peak_rate(segmenter.backend(), threads).map(|rate| rate / 1e12),
     };
     if arguments.json {
         json::print(&report);
@@ -194,13 +193,6 @@ fn stages(timings: &[Timing], work: &Work) -> Vec<StageReport> {
     });
     // A backend that tells nothing, and a stage that this network doesn't have.
     stages.into_iter().filter(|stage| stage.median > 0.0).collect()
-}
-
-/// TFLOP/s of the instructions that the kernels are made of.
-fn peak(backend: Backend, threads: usize) -> Option<f64> {
-    let level = Level::at_most(backend.instructions?).ok()?;
-    let mut threads = Threads::new(threads).ok()?;
-    Some(probe::peak(level, backend.precision == Precision::Bf16, &mut threads) / 1e12)
 }
 
 fn infer(

@@ -37,4 +37,4 @@ pub use palette::Palette;
 pub use segmenter::{Options, Segmenter};
 pub use variant::Variant;
 pub use weights::{Weights, WeightsIdentity};
-pub use work::{Work, parameters};
+pub use work::{Work, parameters, peak_rate};

@@ -1,5 +1,9 @@
-//! How much arithmetic a network does per frame, read off its card: what rates are computed from. Knows no engine.
+//! How much arithmetic a network does per frame, read off its card, and how much a processor could do: what rates and
+//! shares are computed from. Knows no engine.
 
+use sapiens_kernels::cpu::{Threads, probe};
+
+use crate::backend::{Backend, Precision};
 use crate::card::{Family, ModelCard};
 use crate::engine::Stage;
 use crate::weights::{PATCH, PREFIX_TOKENS, expected_tensors};
@@ -67,6 +71,14 @@ fn stage_of(name: &str) -> Option<Stage> {
         (".conv_seg.", Stage::Logits),
     ];
     PARTS.into_iter().find(|(part, _)| name.contains(part)).map(|(_, stage)| stage)
+}
+
+/// Floating-point operations per second that the instructions of `backend` do from registers alone on `threads` threads,
+/// measured now, in some hundredths of a second. Nothing where no kernels of ours run, or threads can't be started.
+pub fn peak_rate(backend: Backend, threads: usize) -> Option<f64> {
+    backend.instructions?;
+    let level = backend.level().ok()?;
+    Some(probe::peak(level, backend.precision == Precision::Bf16, &mut Threads::new(threads).ok()?))
 }
 
 /// Number of values in the card's weights.
