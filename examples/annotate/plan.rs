@@ -50,6 +50,7 @@ impl Plan {
                 "code": backend.mode.to_string(),
                 "device": backend.device.to_string(),
                 "precision": backend.precision.to_string(),
+                "instructions": backend.instructions,
                 "input_size": model.input_size.to_string(),
             },
             "options": {

@@ -185,9 +185,12 @@ fn every_line_says_what_its_png_shows_and_the_label_video_the_same() {
     assert_eq!(run["result"]["frames"], 20);
     assert_eq!(run["weights"][0]["sha256"].as_str().unwrap().len(), 64);
     assert_eq!(
-        (&run["model"]["name"], &run["backend"]["precision"]),
-        (&"tiny-sapiens2".into(), &"f32".into())
+        (&run["model"]["name"], &run["backend"]["code"]),
+        (&"tiny-sapiens2".into(), &"kernels".into())
     );
+    // Both are this machine's best.
+    assert!(["f32", "bf16"].map(Value::from).contains(&run["backend"]["precision"]), "{run}");
+    assert!(run["backend"]["instructions"].is_string(), "{run}");
 }
 
 #[test]
