@@ -7,7 +7,7 @@ FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size
 SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
 export SAPIENSSEG_CLIPS
 
-.PHONY: help demo test check deps clips fmt clippy unit loom full-size doc build train install clean
+.PHONY: help demo test check deps clips fmt clippy unit loom full-size full-size-all doc build train install clean
 
 help:
 	@echo "make demo       a clip of drawn people through the element: a video and a picture in demo/"
@@ -17,6 +17,7 @@ help:
 	@echo "make test       everything that CI runs: format, lints, tests, full-size networks, documentation"
 	@echo "make check      the same without the full-size networks and the thread models (some minutes less)"
 	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
+	@echo "make full-size-all   the kernels at every published size (a quarter of an hour, 18 GB of memory)"
 	@echo "make loom       every interleaving of the threads that meet in the element's queue"
 	@echo "make train      the demo model's weights, anew: MINUTES of training on all cores"
 
@@ -36,12 +37,16 @@ fmt:
 clippy: deps
 	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
 
-# full_size has a target of its own, and runs alone.
+# The full-size networks have a target of their own, and run alone.
 unit: deps clips
 	G_DEBUG=fatal-criticals $(CARGO) test --workspace --locked --features $(FEATURES) -- --skip full_size_networks
 
 full-size:
 	$(CARGO) test --workspace --locked --features $(FEATURES) --test full_size -- --nocapture --test-threads=1
+	$(CARGO) test --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_agree
+
+full-size-all:
+	$(CARGO) test --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_of_every
 
 loom: deps
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom -p gst-plugin-sapiensseg --no-default-features --lib loom
