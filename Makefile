@@ -17,7 +17,7 @@ help:
 	@echo "make test       everything that CI runs: format, lints, tests, full-size networks, documentation"
 	@echo "make check      the same without the full-size networks and the thread models (some minutes less)"
 	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
-	@echo "make full-size-all   the kernels at every published size (a quarter of an hour, 18 GB of memory)"
+	@echo "make full-size-all   the kernels at every published size (half an hour, 14 GB of memory)"
 	@echo "make loom       every interleaving of the threads that meet in the element's queue"
 	@echo "make train      the demo model's weights, anew: MINUTES of training on all cores"
 

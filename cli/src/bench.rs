@@ -152,10 +152,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         postprocess: Spread::of(&timings, |timing| timing.postprocess),
         total: Spread::of(&timings, Timing::total),
     };
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
+    let threads = options.thread_count()?;
     let report = Report {
         model: card.name().to_owned(),
         backend: segmenter.backend().to_string(),

@@ -84,7 +84,9 @@ impl ModelArguments {
         };
         backend.resolve()?;
         let input_size = self.input_size.parse::<InputSize>()?;
-        Ok(Options { backend, input_size, threads: self.threads, ..Options::default() })
+        let options = Options { backend, input_size, threads: self.threads, ..Options::default() };
+        options.thread_count()?;
+        Ok(options)
     }
 
     /// The weights: the user's, or those found.

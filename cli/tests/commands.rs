@@ -148,7 +148,7 @@ fn bench_measures_without_weights() {
         "{report}"
     );
     assert!(report["peak_memory_mib"].as_f64().unwrap() > 1.0);
-    // The stages are the network's step but for what is between them, and nothing does more than registers allow.
+    // The stages are the network's step but for what is between them.
     let number = |value: &Value| value.as_f64().unwrap();
     let stages = report["stages"].as_array().unwrap();
     let sum: f64 = stages.iter().map(|stage| number(&stage["median"])).sum();

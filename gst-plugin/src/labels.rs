@@ -90,7 +90,6 @@ impl LabelPool {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     const BACKEND: Backend = Backend::PORTABLE;

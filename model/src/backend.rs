@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use sapiens_kernels::cpu::Level;
+use sapiens_kernels::cpu::attention::MAX_HEAD_DIM;
 
 use crate::error::{ErrorKind, Result, SegmentError};
 
@@ -62,7 +63,7 @@ impl Backend {
     pub(crate) fn level(&self) -> Result<Level> {
         match self.instructions {
             Some(name) => Level::at_most(name).map_err(unavailable),
-            None => Ok(Level::best()),
+            None => Err(unavailable(format!("{self} runs no kernels of the processor's"))),
         }
     }
 }
@@ -105,7 +106,30 @@ impl BackendRequest {
         }
         match self.mode {
             Some(Mode::Portable) => self.portable(),
-            None | Some(Mode::Kernels) => self.kernels(),
+            Some(Mode::Kernels) => self.kernels(),
+            // Plain code is slower than burn, which has vectors for other processors too.
+            None if cfg!(feature = "portable") && self.precision != Some(Precision::Bf16) => {
+                let kernels = self.kernels()?;
+                if kernels.level()?.has_vectors() { Ok(kernels) } else { self.portable() }
+            }
+            None => self.kernels(),
+        }
+    }
+
+    /// As [`resolve`](Self::resolve), for a network of heads of `head_dim`: where that is open, one that the kernels don't
+    /// have runs portably.
+    pub(crate) fn resolve_for(self, head_dim: usize) -> Result<Backend> {
+        let backend = self.resolve()?;
+        if backend.mode == Mode::Portable || (head_dim.is_multiple_of(4) && head_dim <= MAX_HEAD_DIM) {
+            return Ok(backend);
+        }
+        let portable = Self { mode: Some(Mode::Portable), ..self }.resolve();
+        match (self.mode, portable) {
+            (None, Ok(portable)) => Ok(portable),
+            (_, portable) => Err(unavailable(format!(
+                "the card has a head dim of {head_dim}: the kernels run multiples of 4 up to {MAX_HEAD_DIM}{}",
+                if portable.is_ok() { "; backend=portable runs any" } else { "" }
+            ))),
         }
     }
 
@@ -239,6 +263,9 @@ mod tests {
         let level = Level::detect().unwrap();
         let backend = BackendRequest::default().resolve().unwrap();
         let precision = if level.multiplies_bf16() { "bf16" } else { "f32" };
+        if !level.has_vectors() && cfg!(feature = "portable") {
+            return assert_eq!(backend, Backend::PORTABLE);
+        }
         assert_eq!(backend.to_string(), format!("kernels cpu {precision} {level}"));
         let f32 = BackendRequest { precision: Some(Precision::F32), ..Default::default() };
         assert_eq!(f32.resolve().unwrap(), Backend { precision: Precision::F32, ..backend });

@@ -34,7 +34,7 @@ pub use input_size::InputSize;
 pub use label_map::{BoundingBox, ClassRegion, LabelMap};
 pub use overlay::paint_overlay;
 pub use palette::Palette;
-pub use segmenter::{Options, Segmenter};
+pub use segmenter::{MAX_THREADS, Options, Segmenter};
 pub use variant::Variant;
 pub use weights::{Weights, WeightsIdentity};
 pub use work::{Work, parameters, peak_rate};

@@ -11,6 +11,9 @@ use crate::frame::Frame;
 use crate::input_size::InputSize;
 use crate::weights::Weights;
 
+/// More threads than any machine has use for.
+pub const MAX_THREADS: usize = 1024;
+
 /// How a network is to be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -24,6 +27,23 @@ pub struct Options {
     pub threads: usize,
     /// Whether outputs carry the logits too.
     pub keep_logits: bool,
+}
+
+impl Options {
+    /// How many threads run.
+    ///
+    /// # Errors
+    /// `BackendUnavailable` if that is more than [`MAX_THREADS`].
+    pub fn thread_count(&self) -> Result<usize> {
+        match self.threads {
+            0 => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+            count if count <= MAX_THREADS => Ok(count),
+            count => Err(SegmentError::new(
+                ErrorKind::BackendUnavailable,
+                format!("threads is {count}: expected 0 (for all there are) to {MAX_THREADS}"),
+            )),
+        }
+    }
 }
 
 impl Default for Options {
@@ -82,10 +102,11 @@ impl Segmenter {
     /// `BackendUnavailable` or `InvalidInputSize` if the options can't be had, and whatever reading weights gives.
     pub fn new(card: ModelCard, weights: &Weights, options: Options) -> Result<Self> {
         options.input_size.check()?;
-        let backend = options.backend.resolve()?;
+        let threads = options.thread_count()?;
+        let backend = options.backend.resolve_for(card.network.head_dim())?;
         let card = Arc::new(card);
         let slots = options.slots.max(1);
-        let engine = engine::build(&card, weights, backend, &Options { slots, ..options })?;
+        let engine = engine::build(&card, weights, backend, &Options { slots, threads, ..options })?;
         log::info!("{} runs on {backend} with {slots} slots", card.name());
         Ok(Self::with_engine(card, engine))
     }

@@ -1,5 +1,5 @@
 //! How much arithmetic a network does per frame, read off its card, and how much a processor could do: what rates and
-//! shares are computed from. Knows no engine.
+//! shares are computed from. Knows the stages that engines tell apart, and no engine.
 
 use sapiens_kernels::cpu::{Threads, probe};
 

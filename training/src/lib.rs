@@ -2,7 +2,7 @@
 //!
 //! [`data`] draws samples, [`gradient`] takes a batch through the network and its [`loss`], [`optimizer`] makes the
 //! next parameters, [`trainer`] repeats that, [`validation`] says how good they are, and [`export`]
-//! writes them as the product reads them. The network itself is `sapiens-portable`'s, the one that the product runs.
+//! writes them as the product reads them. The network itself is `sapiens-portable`'s, which the product has as `backend=portable`.
 
 pub mod checkpoint;
 pub mod data;

@@ -1,6 +1,8 @@
 //! The types that values are stored in, and memory for them. Sums are never kept in them.
 #![allow(unsafe_code)]
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+
 use half::bf16;
 
 mod sealed {
@@ -56,7 +58,7 @@ impl Element for bf16 {
 /// A cache line, which is also the widest register.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct Line(#[allow(dead_code, reason = "read and written as values")] [u8; 64]);
 
 /// Values on cache line boundaries, zero to begin with.
 pub struct Aligned<T> {
@@ -66,9 +68,26 @@ pub struct Aligned<T> {
 }
 
 impl<T: Element> Aligned<T> {
-    /// `len` zeros.
+    /// `len` zeros. They come zeroed from the system, so that the thread that first writes to a page gets it.
+    ///
+    /// # Panics
+    /// If that is more than an address space has.
     pub fn zeros(len: usize) -> Self {
-        let lines = vec![Line([0; 64]); (len * size_of::<T>()).div_ceil(64)];
+        let count = len.checked_mul(size_of::<T>()).map(|bytes| bytes.div_ceil(64));
+        let layout = count.and_then(|count| Layout::array::<Line>(count).ok());
+        let (Some(count), Some(layout)) = (count, layout) else {
+            panic!("{len} values are more than can be addressed")
+        };
+        if count == 0 {
+            return Self { lines: Vec::new(), len, element: std::marker::PhantomData };
+        }
+        // SAFETY: the layout isn't empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: it was just allocated for `count` lines, with their alignment, and zeros are lines.
+        let lines = unsafe { Vec::from_raw_parts(memory.cast(), count, count) };
         Self { lines, len, element: std::marker::PhantomData }
     }
 }

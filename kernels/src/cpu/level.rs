@@ -123,6 +123,11 @@ impl Level {
         matches!(self, Self::Avx512Bf16(_))
     }
 
+    /// Whether it is more than plain code.
+    pub fn has_vectors(self) -> bool {
+        !matches!(self, Self::Scalar(_))
+    }
+
     /// As in [`VARIABLE`].
     pub fn name(self) -> &'static str {
         NAMES[self.rank()]

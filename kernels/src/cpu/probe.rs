@@ -1,5 +1,6 @@
 //! What a level's multiply-add does from registers alone: the peak that products are measured against.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::product::from_registers;
@@ -11,7 +12,7 @@ pub fn run(level: Level, bf16: bool) -> usize {
     from_registers(level, bf16, 200_000)
 }
 
-/// Operations per second of all threads at once: the best of some rounds, a tenth of a second in all.
+/// Operations per second of all threads at once: the best of some rounds, some hundredths of a second in all.
 pub fn peak(level: Level, bf16: bool, threads: &mut Threads) -> f64 {
     const ROUNDS: usize = 8;
     /// Calls of each thread in a round.
@@ -19,10 +20,10 @@ pub fn peak(level: Level, bf16: bool, threads: &mut Threads) -> f64 {
     let mut best = 0.0f64;
     for _ in 0..ROUNDS {
         let tasks = threads.count() * CALLS;
-        let done = std::sync::atomic::AtomicUsize::new(0);
+        let done = AtomicUsize::new(0);
         let start = Instant::now();
         threads.run(tasks, |_, _| {
-            done.fetch_add(run(level, bf16), std::sync::atomic::Ordering::Relaxed);
+            done.fetch_add(run(level, bf16), Ordering::Relaxed);
         });
         best = best.max(done.into_inner() as f64 / start.elapsed().as_secs_f64());
     }

@@ -29,7 +29,8 @@ impl Threads {
     /// # Errors
     /// If the system can't start that many.
     pub fn new(count: usize) -> io::Result<Self> {
-        let mut threads = Self { shared: Arc::default(), workers: Vec::with_capacity(count.max(1) - 1) };
+        // Grows as threads start: a count that is too high ends as an error of the system's.
+        let mut threads = Self { shared: Arc::default(), workers: Vec::new() };
         for worker in 1..count {
             let shared = Arc::clone(&threads.shared);
             let name = format!("sapiens-cpu-{worker}");

@@ -3,7 +3,7 @@
 //! A task is a block of rows times a stretch of panels. It packs its rows, then goes through the panels a few at a time and
 //! through k in stretches, so that what a stretch needs stays where it is needed: a panel's stretch in the first-level cache
 //! while all the block's rows pass by it, rows, panels and sums in the second. Nothing a value depends on comes from the
-//! number of threads: sums run along k in stretches that the level alone decides.
+//! number of threads: sums run along k in stretches that the level and the caches decide, and over rows in blocks that do too.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! From a checkpoint's tensors to packed weights, on all threads: each reads the rows that it packs, so no float32 copy of
-//! a large tensor is ever whole in memory.
+//! a large tensor is ever whole in memory, but for one ConvTranspose's at a time.
 
 use std::sync::{Mutex, PoisonError};
 

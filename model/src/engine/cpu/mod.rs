@@ -4,6 +4,7 @@
 //! that a frame needs is made for the first frame of its size; from the second on nothing is allocated.
 
 mod load;
+mod memory;
 mod network;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::preprocess::Preprocessor;
 use crate::segmenter::Options;
 use crate::shared;
 use crate::weights::Weights;
+use crate::work::parameters;
 
 /// The engine of `card` and `weights`.
 pub(crate) fn engine(
@@ -38,10 +40,7 @@ pub(crate) fn engine(
     match backend.precision {
         Precision::F32 => of_element::<f32>(card, weights, backend, options),
         Precision::Bf16 => of_element::<bf16>(card, weights, backend, options),
-        Precision::F16 => Err(SegmentError::new(
-            ErrorKind::BackendUnavailable,
-            "the kernels on the processor run in f32 or bf16, not in f16",
-        )),
+        Precision::F16 => unreachable!("no request resolves to {backend}"),
     }
 }
 
@@ -51,28 +50,17 @@ fn of_element<E: Element>(
     backend: Backend,
     options: &Options,
 ) -> Result<Box<dyn Engine>> {
-    let head_dim = card.network.head_dim();
-    if !head_dim.is_multiple_of(4) || head_dim > sapiens_kernels::cpu::attention::MAX_HEAD_DIM {
-        return Err(SegmentError::new(
-            ErrorKind::BackendUnavailable,
-            format!(
-                "{} has a head dim of {head_dim}: the kernels run multiples of 4 up to {}; backend=portable runs any",
-                card.name(),
-                sapiens_kernels::cpu::attention::MAX_HEAD_DIM
-            ),
-        ));
-    }
-    let count = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        count => count,
-    };
+    let (level, count) = (backend.level()?, options.thread_count()?);
     let mut threads = Threads::new(count).map_err(|error| {
         SegmentError::new(ErrorKind::Engine, format!("can't start {count} threads: {error}"))
             .with_source(error)
     })?;
-    let level = backend.level()?;
     let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend };
-    let network = shared::network(&key, || Network::<E>::load(card, weights, level, &mut threads))?;
+    let network = shared::network(&key, || {
+        let bytes = parameters(card) as u64 * size_of::<E>() as u64;
+        memory::expect(bytes, &format!("{} in {}", card.name(), backend.precision))?;
+        Network::<E>::load(card, weights, level, &mut threads)
+    })?;
     let network = CpuNetwork {
         preprocessor: Preprocessor::new(&card.input),
         resize_argmax: ResizeArgmax::new(level, threads.count()),
@@ -113,8 +101,10 @@ impl<E: Element> super::Network for CpuNetwork<E> {
         let size = [placement.canvas.1, placement.canvas.0];
         // The old one goes before the new one comes: both may be large.
         let same = workspace.take().filter(|workspace| workspace.size == size);
-        let workspace =
-            workspace.insert(same.unwrap_or_else(|| Workspace::new(network, size, threads.count())));
+        let workspace = workspace.insert(match same {
+            Some(workspace) => workspace,
+            None => Workspace::new(network, size, threads.count())?,
+        });
         let stages = network.forward(threads, workspace, input);
         let inferred = Instant::now();
         output.labels.resize(frame_width, frame_height);

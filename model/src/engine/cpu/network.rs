@@ -90,7 +90,14 @@ struct Layer<E> {
     gamma: Option<Vec<f32>>,
     ln2: Norm,
     expand: Linear<E>,
+    activation: Activation,
     contract: Linear<E>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Activation {
+    Gelu,
+    SwiGlu,
 }
 
 impl Norm {
@@ -225,9 +232,10 @@ impl<E: Element> Network<E> {
             grid = grid.map(|side| 2 * side);
         }
         let pixels = grid[0] * grid[1];
-        for Linear { weights, bias } in &self.conv_layers {
+        // A bias before an InstanceNorm changes nothing but how much is lost to rounding.
+        for Linear { weights, .. } in &self.conv_layers {
             let (x, out) = (&from[..pixels * weights.inputs()], &mut to[..pixels * weights.outputs()]);
-            let moments = Epilogue::bias(bias, Then::Moments(&mut *after));
+            let moments = Epilogue { bias: None, then: Then::Moments(&mut *after) };
             product_norm_silu(threads, memory, x, before, weights, moments, out);
             clock.end(Stage::Conv);
             std::mem::swap(&mut from, &mut to);
@@ -254,6 +262,7 @@ impl<E: Element> Layer<E> {
             gamma: None,
             ln2: loader.layer_norm(&format!("{name}.ln2"))?,
             expand: loader.linear(&[&format!("{name}.ffn.layers.0.0")], dim)?,
+            activation: Activation::Gelu,
             contract: loader.linear(&[&format!("{name}.ffn.layers.1")], network.ffn_dim)?,
         })
     }
@@ -274,6 +283,7 @@ impl<E: Element> Layer<E> {
             gamma: Some(loader.values(&format!("{name}.attn.gamma.weight"))?),
             ln2: loader.rms_norm(&format!("{name}.ln2"))?,
             expand: loader.gated(&format!("{name}.ffn.w12"), network.ffn_dim, dim)?,
+            activation: Activation::SwiGlu,
             contract: loader.linear(&[&format!("{name}.ffn.w3")], network.ffn_dim)?,
         })
     }
@@ -320,7 +330,10 @@ impl<E: Element> Layer<E> {
         clock.end(Stage::Norm);
         let Linear { weights, bias } = &self.expand;
         let hidden = &mut wide[..tokens * ffn_dim];
-        let then = if self.gamma.is_some() { Then::SwiGlu } else { Then::Gelu };
+        let then = match self.activation {
+            Activation::Gelu => Then::Gelu,
+            Activation::SwiGlu => Then::SwiGlu,
+        };
         product(threads, memory, narrow, weights, Epilogue::bias(bias, then), hidden);
         clock.end(Stage::Expand);
         let Linear { weights, bias } = &self.contract;

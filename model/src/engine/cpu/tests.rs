@@ -54,7 +54,7 @@ impl<E: Element> Run<E> {
     }
 
     fn workspace(&self, size: [usize; 2]) -> Workspace<E> {
-        let mut workspace = Workspace::new(&self.network, size, self.threads.count());
+        let mut workspace = Workspace::new(&self.network, size, self.threads.count()).unwrap();
         // Whatever a frame before left there.
         workspace.x.fill(f32::NAN);
         workspace.narrow.fill(E::NAN);
@@ -116,6 +116,7 @@ fn tiny_networks_in_f32() {
 
 #[test]
 fn tiny_networks_in_bf16() {
+    // About three times what is found, and a third of what half precision may differ by at most.
     tiny::<bf16>(|found| found.mean <= 0.02 && found.p99 <= 0.08);
 }
 
@@ -140,9 +141,37 @@ fn a_head_dim_that_no_kernel_has_is_refused() {
     let mut card = ModelCard::load(&data("tiny-sapiens.toml")).unwrap();
     card.network.heads = 32;
     let weights = Weights::generated(&card, 1);
-    let error = crate::Segmenter::new(card, &weights, Options::default()).unwrap_err();
+    let mode = Some(crate::Mode::Kernels);
+    let backend = crate::BackendRequest { mode, ..Default::default() };
+    #[cfg(feature = "portable")]
+    let open = card.clone();
+    let error = crate::Segmenter::new(card, &weights, Options { backend, ..Options::default() }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BackendUnavailable);
-    assert!(error.to_string().contains("head dim of 2") && error.to_string().contains("portable"), "{error}");
+    assert!(error.to_string().contains("head dim of 2"), "{error}");
+    #[cfg(feature = "portable")]
+    assert_eq!(
+        crate::Segmenter::new(open, &weights, Options::default()).unwrap().backend(),
+        Backend::PORTABLE
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_input_larger_than_memory_is_an_error() {
+    let card = ModelCard::load(&data("tiny-sapiens2.toml")).unwrap();
+    let run = Run::<f32>::new(&card, 2, Level::best(), 1);
+    let error = Workspace::new(&run.network, [1 << 20, 1 << 19], 1).unwrap_err().to_string();
+    assert!(error.starts_with("a network input of 524288 x 1048576 takes "), "{error}");
+    assert!(error.contains("GB are available"), "{error}");
+}
+
+#[test]
+fn more_threads_than_any_machine_has_use_for_are_an_error() {
+    let card = ModelCard::load(&data("tiny-sapiens2.toml")).unwrap();
+    let weights = Weights::generated(&card, 2);
+    let options = Options { threads: usize::MAX, ..Options::default() };
+    let error = crate::Segmenter::new(card, &weights, options).unwrap_err().to_string();
+    assert_eq!(error, format!("threads is {}: expected 0 (for all there are) to 1024", usize::MAX));
 }
 
 /// A published network with generated weights at 1024 x 768 against the reference's slices.
@@ -173,7 +202,6 @@ fn full_size<E: Element>(variant: Variant, file: &str, [first, step]: [usize; 2]
 
 /// `2 u` of the name "input" and seed 9, as the reference's README defines them.
 fn generated_input(height: usize, width: usize) -> Vec<f32> {
-    // A bias has scale 0.1 and no offset, and only the end of the name and its hash matter.
     let base = "input"
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -195,7 +223,7 @@ fn check_f32(variant: Variant, file: &str, slice: [usize; 2]) {
     assert!(found.max <= 0.002 && found.mean <= 5e-4, "{variant}: {found:?}");
 }
 
-/// `mean` and `p99` are 1.25 times what PyTorch's own bf16 does.
+/// `mean` and `p99` are what PyTorch's own bf16 does: 1.25 times that is allowed.
 fn check_bf16(variant: Variant, file: &str, slice: [usize; 2], [mean, p99]: [f32; 2]) {
     let found = full_size::<bf16>(variant, file, slice);
     assert!(found.mean <= 1.25 * mean && found.p99 <= 1.25 * p99, "{variant}: {found:?}");
@@ -212,9 +240,10 @@ fn full_size_networks_agree_with_the_authors() {
 }
 
 #[test]
-#[ignore = "takes a quarter of an hour and up to 12 GB: make full-size-all"]
+#[ignore = "takes half an hour and up to 14 GB: make full-size-all"]
 fn full_size_networks_of_every_variant() {
-    let (mean, p99) = (0.05 / 1.25, 0.25 / 1.25);
+    // Of these PyTorch's own bf16 isn't known: 1.25 times as much is what half precision may differ by at most.
+    let (mean, p99) = (0.04, 0.2);
     let (first, second) = ("sapiens-1b.logits.safetensors", "sapiens2-1b.logits.safetensors");
     check_f32(Variant::Sapiens06b, "sapiens-0.6b.logits.safetensors", SAPIENS);
     check_bf16(Variant::Sapiens06b, "sapiens-0.6b.logits.safetensors", SAPIENS, [mean, p99]);

@@ -4,7 +4,9 @@ use sapiens_kernels::cpu::product::{Moments, Workspace as ProductWorkspace};
 use sapiens_kernels::cpu::{Aligned, Attention, AttentionShape, Element};
 use sapiens_kernels::reference::{RopeTables, position_embedding, rope_periods};
 
+use super::memory;
 use super::network::{INSTANCE_NORM_EPSILON, Network, Positions, Sizes};
+use crate::error::Result;
 use crate::weights::PATCH;
 
 #[derive(Debug)]
@@ -33,8 +35,14 @@ pub(super) struct Workspace<E> {
 
 impl<E: Element> Workspace<E> {
     /// For inputs of `size`, multiples of a patch.
-    pub fn new(network: &Network<E>, size: [usize; 2], threads: usize) -> Self {
+    ///
+    /// # Errors
+    /// If there isn't so much memory.
+    pub fn new(network: &Network<E>, size: [usize; 2], threads: usize) -> Result<Self> {
         let sizes = &network.sizes;
+        let [height, width] = size;
+        let what = format!("a network input of {width} x {height}");
+        memory::expect(bytes::<E>(sizes, size.map(|side| side / PATCH)), &what)?;
         let [rows, columns] = size.map(|side| side / PATCH);
         let (patches, head_dim) = (rows * columns, sizes.head_dim());
         let tokens = sizes.prefix + patches;
@@ -54,7 +62,7 @@ impl<E: Element> Workspace<E> {
                 (Vec::new(), Some([half(&tables.sin), half(&tables.cos)]))
             }
         };
-        Self {
+        Ok(Self {
             size,
             product: ProductWorkspace::default(),
             attention: Attention::new(network.level, largest, threads),
@@ -66,13 +74,24 @@ impl<E: Element> Workspace<E> {
             logits: Aligned::zeros(pixels * sizes.classes),
             pos_embed,
             rotary,
-        }
+        })
     }
 
     /// Height and width of the logits.
     pub fn logits_size(&self, sizes: &Sizes) -> [usize; 2] {
         self.size.map(|side| (side / PATCH) << sizes.deconv_channels.len())
     }
+}
+
+/// About what a workspace of this grid takes; what is left out is small.
+fn bytes<E>(sizes: &Sizes, [rows, columns]: [usize; 2]) -> u64 {
+    let (maps, pixels) = maps(sizes, rows * columns);
+    let tokens = sizes.prefix + rows * columns;
+    let f32s = tokens * sizes.embed_dim + pixels * sizes.classes;
+    // Norms' outputs, what is wide, and attention's packed keys and values.
+    let elements =
+        tokens * (3 * sizes.embed_dim + sizes.ffn_dim.max(3 * sizes.embed_dim)) + maps[0] + maps[1];
+    (f32s * size_of::<f32>() + elements * size_of::<E>()) as u64
 }
 
 /// Values of the largest map in each of the two that take turns, from the first deconvolution's output on, and the
