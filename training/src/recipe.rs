@@ -65,7 +65,7 @@ impl Default for Recipe {
     fn default() -> Self {
         Self {
             seed: 1,
-            batch: 8,
+            batch: 16,
             part: 4,
             learning_rate: 6e-3,
             warm_up: 50,
@@ -74,8 +74,8 @@ impl Default for Recipe {
             ema: 0.995,
             loss: Weights { dice: 1.0, smoothing: 0.02 },
             stages: vec![
-                Stage { until: 0.45, height: 128, width: 96 },
-                Stage { until: 0.7, height: 192, width: 144 },
+                Stage { until: 0.5, height: 128, width: 96 },
+                Stage { until: 0.83, height: 192, width: 144 },
                 Stage { until: 1.0, height: 256, width: 192 },
             ],
         }
