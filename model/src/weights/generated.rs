@@ -41,13 +41,13 @@ fn scale_and_offset(name: &str, shape: &[usize]) -> (f32, f32) {
     }
 }
 
-fn fnv1a64(name: &str) -> u64 {
+pub(crate) fn fnv1a64(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Element `index` of the splitmix64 sequence from `base`, as a multiple of 2^-23 in [-1, 1).
-fn uniform(base: u64, index: u64) -> f32 {
+pub(crate) fn uniform(base: u64, index: u64) -> f32 {
     let z = base.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

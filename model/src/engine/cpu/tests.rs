@@ -8,6 +8,7 @@ use sapiens_kernels::cpu::Level;
 
 use super::*;
 use crate::Variant;
+use crate::weights::{fnv1a64, uniform};
 
 /// Shape and values of each tensor of a file of the reference data.
 type Tensors = HashMap<String, (Vec<usize>, Vec<f32>)>;
@@ -202,17 +203,8 @@ fn full_size<E: Element>(variant: Variant, file: &str, [first, step]: [usize; 2]
 
 /// `2 u` of the name "input" and seed 9, as the reference's README defines them.
 fn generated_input(height: usize, width: usize) -> Vec<f32> {
-    let base = "input"
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-        ^ 9;
-    let unit = |i: u64| {
-        let z = base.wrapping_add((i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 40) as f32 * (-23f32).exp2() - 1.0
-    };
-    (0..(3 * height * width) as u64).map(|i| 2.0 * unit(i)).collect()
+    let base = fnv1a64("input") ^ 9;
+    (0..(3 * height * width) as u64).map(|i| 2.0 * uniform(base, i)).collect()
 }
 
 const SAPIENS: [usize; 2] = [4, 8];
