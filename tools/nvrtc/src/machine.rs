@@ -97,8 +97,13 @@ fn compile(sources: &Sources, compilers: &Compilers) -> Result<Vec<Row>, String>
         .map(|(source, target)| {
             let output = compilers.compile(sources, source, target, &[VERBOSE])?;
             let (usages, rest) = ptxas_log::parse(&output.log)?;
-            if usages.is_empty() {
-                return Err("there is no kernel in it, expected one at least".to_owned());
+            // A kernel that ptxas didn't report could spill unseen.
+            let kernels = kernels_in(&output.ptx);
+            if usages.len() != kernels {
+                return Err(format!(
+                    "ptxas reports on {}, expected {kernels}",
+                    count(usages.len(), "kernel")
+                ));
             }
             Ok((usages, rest))
         })
@@ -127,6 +132,11 @@ fn compile(sources: &Sources, compilers: &Compilers) -> Result<Vec<Row>, String>
     }
 }
 
+/// How many kernels a program has.
+fn kernels_in(ptx: &str) -> usize {
+    ptx.lines().filter(|line| line.split_whitespace().take(2).any(|word| word == ".entry")).count()
+}
+
 fn print(rows: &[Row]) {
     let width = rows.iter().map(|row| row.kernel.len()).max().unwrap_or(0).max("kernel".len());
     let files = rows.iter().map(|row| row.file.len()).max().unwrap_or(0).max("file".len());
@@ -148,5 +158,21 @@ fn print(rows: &[Row]) {
             row.spill_store_bytes,
             row.spill_load_bytes
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_counted_in_ptx() {
+        assert_eq!(
+            kernels_in(
+                ".func helper(\n)\n.visible .entry a(\n)\n{\n.weak .entry b()\n\t.entry c(\n// an .entry\n"
+            ),
+            3
+        );
+        assert_eq!(kernels_in(""), 0);
     }
 }

@@ -51,6 +51,10 @@ enum Command {
     /// Compare the PTX that is there with what the compiler makes of the sources now
     Check,
     /// Compile for every generation of cards: registers, shared memory, stack and spills of every kernel
+    ///
+    /// A spill is an error unless `spills.toml` beside the sources explains it, with entries `[[spill]]` that have
+    /// `kernel` (its name as the driver knows it), `arch` ("*" or a list such as ["sm_75", "sm_86"]), `max_bytes` (of
+    /// stores and loads together) and `why`.
     Machine {
         /// Write the table as JSON to this file, too
         #[arg(long, value_name = "FILE")]
