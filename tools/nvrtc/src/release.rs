@@ -11,9 +11,9 @@ use crate::sources::{Source, Sources};
 /// A version of NVRTC. It is exact: PTX is compared to the byte, and registers are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// The oldest whose PTX has what the kernels use; newer drivers take it, too.
+    /// Makes the PTX that is shipped (version 8.4 of the language), which drivers of CUDA 12.4 and later take.
     V12_4,
-    /// The first cards with compute capability 10 and 12 need a newer one.
+    /// For cards with compute capability 10 and 12, which the other doesn't know.
     V13_5,
 }
 
