@@ -6,8 +6,10 @@ CARGO ?= cargo
 FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size
 SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
 export SAPIENSSEG_CLIPS
+SAPIENSSEG_CUDA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/cuda
+export SAPIENSSEG_CUDA
 
-.PHONY: help demo test check deps clips fmt clippy unit loom full-size full-size-all doc build train install clean
+.PHONY: help demo test check deps clips cuda-tools cuda-check ptx fmt clippy unit loom full-size full-size-all doc build train install clean
 
 help:
 	@echo "make demo       a clip of drawn people through the element: a video and a picture in demo/"
@@ -19,17 +21,30 @@ help:
 	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
 	@echo "make full-size-all   the kernels at every published size (half an hour, 14 GB of memory)"
 	@echo "make loom       every interleaving of the threads that meet in the element's queue"
+	@echo "make ptx        the CUDA kernels' PTX, anew, after a change to kernels/cuda (no GPU needed)"
+	@echo "make cuda-check   that PTX against its sources, and what the kernels need on every generation of cards"
+	@echo "make cuda-tools   fetches what both and the CUDA tests need (NVRTC 12.4 and 13.5; 85 MB)"
 	@echo "make train      the demo model's weights, anew: MINUTES of training on all cores"
 
 test: check full-size loom
 
-check: deps clips fmt clippy unit doc
+check: deps clips fmt cuda-check clippy unit doc
 
 deps:
 	@tools/install-deps.sh
 
 clips: deps
 	@tools/fetch-clips.sh
+
+cuda-tools: deps
+	@tools/fetch-cuda.sh
+
+ptx: cuda-tools
+	$(CARGO) run -q --locked -p sapiens-nvrtc -- ptx
+
+cuda-check: cuda-tools
+	$(CARGO) run -q --locked -p sapiens-nvrtc -- check
+	$(CARGO) run -q --locked -p sapiens-nvrtc -- machine
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -38,7 +53,7 @@ clippy: deps
 	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
 
 # The full-size networks have a target of their own, and run alone.
-unit: deps clips
+unit: deps clips cuda-tools
 	G_DEBUG=fatal-criticals $(CARGO) test --workspace --locked --features $(FEATURES) -- --skip full_size_networks
 
 full-size:
