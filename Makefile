@@ -23,7 +23,7 @@ help:
 	@echo "make loom       every interleaving of the threads that meet in the element's queue"
 	@echo "make ptx        the CUDA kernels' PTX, anew, after a change to kernels/cuda (no GPU needed)"
 	@echo "make cuda-check   that PTX against its sources, and what the kernels need on every generation of cards"
-	@echo "make cuda-tools   fetches what both and the CUDA tests need (NVRTC 12.4 and 13.5; 85 MB)"
+	@echo "make cuda-tools   fetches what both and the CUDA tests need (NVRTC 12.0 and 13.5; 85 MB)"
 	@echo "make train      the demo model's weights, anew: MINUTES of training on all cores"
 
 test: check full-size loom

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fetches what the CUDA kernels are compiled and tested with on a machine without a GPU, by package name, into a folder
-# outside the checkout: NVIDIA's run-time compiler in two versions (nvrtc-12.4/ and nvrtc-13.5/, from PyPI), and
+# outside the checkout: NVIDIA's run-time compiler in two versions (nvrtc-12.0/ and nvrtc-13.5/, from PyPI), and
 # GStreamer's nvcodec plugin with its libraries (gstreamer/, from the distribution's packages, not installed). Prints
 # the folder. Does nothing where they are there.
 set -eu
@@ -89,7 +89,7 @@ nvcodec() {
     place "$scratch/gstreamer" "$folder/gstreamer"
 }
 
-nvrtc nvrtc-12.4 nvidia-cuda-nvrtc-cu12 12.4.127 libnvrtc.so.12 libnvrtc-builtins.so.12.4
+nvrtc nvrtc-12.0 nvidia-cuda-nvrtc-cu12 12.0.140 libnvrtc.so.12 libnvrtc-builtins.so.12.0
 nvrtc nvrtc-13.5 nvidia-cuda-nvrtc 13.5.37 libnvrtc.so.13 libnvrtc-builtins.so.13.5
 nvcodec
 

@@ -6,6 +6,8 @@
 //! Callers check what comes from outside; here sizes that don't fit together are a bug of the caller and panic.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod image;
 pub mod reference;
 pub mod resize;

@@ -20,7 +20,7 @@ use crate::messages::complain;
 use crate::release::Compilers;
 use crate::sources::Sources;
 
-/// Compiles the CUDA kernels without a GPU, with NVRTC 12.4 and 13.5.
+/// Compiles the CUDA kernels without a GPU, with NVRTC 12.0 and 13.5.
 ///
 /// Every `.cu` file of the folder is a program of its own; `.cuh` files of the same folder can be included. A comment
 /// `// nvrtc: <options>` among the first comments of a `.cu` file passes options to the compiler.
@@ -39,7 +39,7 @@ struct Arguments {
     #[arg(long, global = true, default_value = "kernels/cuda")]
     source: PathBuf,
 
-    /// Folder with nvrtc-12.4 and nvrtc-13.5 [default: $SAPIENSSEG_CUDA, or where tools/fetch-cuda.sh puts them]
+    /// Folder with nvrtc-12.0 and nvrtc-13.5 [default: $SAPIENSSEG_CUDA, or where tools/fetch-cuda.sh puts them]
     #[arg(long, global = true)]
     nvrtc_dir: Option<PathBuf>,
 }

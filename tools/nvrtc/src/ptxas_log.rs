@@ -140,7 +140,7 @@ fn number(list: &str, what: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// As version 12.4 writes it; `hard` calls a function.
+    /// As version 12.0 writes it; `hard` calls a function.
     const OLD: &str = "\
 kernel.cu(3): warning #177-D: variable \"x\" was declared but never referenced
 

@@ -11,8 +11,8 @@ use crate::sources::{Source, Sources};
 /// A version of NVRTC. It is exact: PTX is compared to the byte, and registers are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// Makes the PTX that is shipped (version 8.4 of the language), which drivers of CUDA 12.4 and later take.
-    V12_4,
+    /// Makes the PTX that is shipped (version 8.0 of the language), which drivers of CUDA 12.0 and later take.
+    V12_0,
     /// For cards with compute capability 10 and 12, which the other doesn't know.
     V13_5,
 }
@@ -20,7 +20,7 @@ pub(crate) enum Release {
 impl Release {
     fn version(self) -> (i32, i32) {
         match self {
-            Release::V12_4 => (12, 4),
+            Release::V12_0 => (12, 0),
             Release::V13_5 => (13, 5),
         }
     }
@@ -55,15 +55,15 @@ const fn target(name: &'static str, sapiens_arch: u32, release: Release) -> Targ
 
 /// The PTX that is shipped; a driver makes code of it for its own card.
 pub(crate) const PTX_TARGETS: [Target; 2] =
-    [target("compute_75", 75, Release::V12_4), target("compute_80", 80, Release::V12_4)];
+    [target("compute_75", 75, Release::V12_0), target("compute_80", 80, Release::V12_0)];
 
 /// The generations of cards.
 pub(crate) const MACHINE_TARGETS: [Target; 7] = [
-    target("sm_75", 75, Release::V12_4),
-    target("sm_80", 80, Release::V12_4),
-    target("sm_86", 80, Release::V12_4),
-    target("sm_89", 80, Release::V12_4),
-    target("sm_90", 80, Release::V12_4),
+    target("sm_75", 75, Release::V12_0),
+    target("sm_80", 80, Release::V12_0),
+    target("sm_86", 80, Release::V12_0),
+    target("sm_89", 80, Release::V12_0),
+    target("sm_90", 80, Release::V12_0),
     target("sm_100", 80, Release::V13_5),
     target("sm_120", 80, Release::V13_5),
 ];
@@ -84,7 +84,7 @@ impl Target {
 #[derive(Debug)]
 pub(crate) struct Compilers {
     folder: PathBuf,
-    v12_4: OnceLock<Result<Nvrtc, String>>,
+    v12_0: OnceLock<Result<Nvrtc, String>>,
     v13_5: OnceLock<Result<Nvrtc, String>>,
 }
 
@@ -98,7 +98,7 @@ impl Compilers {
             })
             .ok_or("where is NVRTC? None of --nvrtc-dir, $SAPIENSSEG_CUDA, $XDG_CACHE_HOME and $HOME says")?,
         };
-        Ok(Self { folder, v12_4: OnceLock::new(), v13_5: OnceLock::new() })
+        Ok(Self { folder, v12_0: OnceLock::new(), v13_5: OnceLock::new() })
     }
 
     /// Loads what `targets` need, so that it is missed once rather than by every file.
@@ -124,7 +124,7 @@ impl Compilers {
 
     fn get(&self, release: Release) -> Result<&Nvrtc, String> {
         let place = match release {
-            Release::V12_4 => &self.v12_4,
+            Release::V12_0 => &self.v12_0,
             Release::V13_5 => &self.v13_5,
         };
         place.get_or_init(|| load(&self.folder, release)).as_ref().map_err(Clone::clone)
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(folder(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")]), Some("/c/sapiensseg/cuda".into()));
         assert_eq!(folder(&[("HOME", "/h"), ("SAPIENSSEG_CUDA", "/s")]), Some("/s".into()));
         assert_eq!(folder(&[]), None);
-        assert_eq!(Release::V12_4.path(), Path::new("nvrtc-12.4/libnvrtc.so.12"));
+        assert_eq!(Release::V12_0.path(), Path::new("nvrtc-12.0/libnvrtc.so.12"));
     }
 
     #[test]
@@ -186,15 +186,15 @@ mod tests {
     #[test]
     fn what_is_missing_says_who_fetches_it() {
         let error = Compilers::new(Some(Path::new("/nowhere"))).unwrap().load(&PTX_TARGETS).unwrap_err();
-        assert!(error.contains("/nowhere/nvrtc-12.4/libnvrtc.so.12"), "{error}");
+        assert!(error.contains("/nowhere/nvrtc-12.0/libnvrtc.so.12"), "{error}");
         assert!(error.contains("tools/fetch-cuda.sh"), "{error}");
     }
 
     #[test]
     fn a_file_that_is_no_library_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("nvrtc-12.4")).unwrap();
-        std::fs::write(folder.path().join(Release::V12_4.path()), "no library").unwrap();
+        std::fs::create_dir(folder.path().join("nvrtc-12.0")).unwrap();
+        std::fs::write(folder.path().join(Release::V12_0.path()), "no library").unwrap();
         let error = Compilers::new(Some(folder.path())).unwrap().load(&PTX_TARGETS).unwrap_err();
         assert!(error.starts_with("can't load NVRTC from"), "{error}");
     }

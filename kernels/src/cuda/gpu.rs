@@ -1,0 +1,185 @@
+//! A device that can run the kernels, with its context and the kernels loaded.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute};
+
+use super::CudaError;
+use super::driver::{self, call};
+use super::modules::Modules;
+
+/// A compute capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Capability {
+    /// Before the dot.
+    pub major: u32,
+    /// Behind it.
+    pub minor: u32,
+}
+
+impl Capability {
+    /// Turing: the oldest that runs the kernels.
+    const OLDEST: Self = Self { major: 7, minor: 5 };
+    /// Ampere: bfloat16 and asynchronous copies.
+    pub const AMPERE: Self = Self { major: 8, minor: 0 };
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// What a device says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Properties {
+    /// Its name.
+    pub name: String,
+    /// What it can do.
+    pub capability: Capability,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Shared memory of a multiprocessor.
+    pub shared_memory: usize,
+    /// Shared memory that one block can have.
+    pub shared_memory_of_block: usize,
+    /// Memory in all.
+    pub memory: usize,
+}
+
+/// A device with its primary context and the kernels.
+pub struct Gpu {
+    device: CUdevice,
+    context: CUcontext,
+    properties: Properties,
+    modules: Modules,
+}
+
+// SAFETY: a context may be used from any thread, and a thread that uses it makes it its own first.
+unsafe impl Send for Gpu {}
+// SAFETY: as above; the driver's functions lock for themselves.
+unsafe impl Sync for Gpu {}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpu").field("properties", &self.properties).finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    /// Opens the device of a number, counted from 0, and loads the kernels. The driver compiles them for the card the first time
+    /// and keeps the outcome, so that takes seconds once.
+    ///
+    /// # Errors
+    /// Whatever is missing: see [`CudaError`].
+    pub fn open(index: usize) -> Result<Arc<Self>, CudaError> {
+        driver::load()?;
+        let device = device(index)?;
+        let properties = properties(device)?;
+        if properties.capability < Capability::OLDEST {
+            return Err(CudaError::TooOld { device: properties.name, found: properties.capability });
+        }
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the device is one of the driver's.
+        unsafe { call!(cuDevicePrimaryCtxRetain(&mut context, device))? };
+        // From here on dropping releases the context.
+        let mut gpu = Self { device, context, properties, modules: Modules::default() };
+        let entered = gpu.enter()?;
+        let modules = Modules::load(gpu.properties.capability)?;
+        drop(entered);
+        gpu.modules = modules;
+        Ok(Arc::new(gpu))
+    }
+
+    /// What the device says of itself.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Memory of the device that nobody uses.
+    ///
+    /// # Errors
+    /// If the driver can't say.
+    pub fn free_memory(&self) -> Result<usize, CudaError> {
+        let _entered = self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: a context is current.
+        unsafe { call!(cuMemGetInfo_v2(&mut free, &mut total))? };
+        Ok(free)
+    }
+
+    pub(super) fn modules(&self) -> &Modules {
+        &self.modules
+    }
+
+    /// Makes the context this thread's own until the guard is dropped.
+    pub(super) fn enter(&self) -> Result<Entered, CudaError> {
+        // SAFETY: the context lives as long as `self`.
+        unsafe { call!(cuCtxPushCurrent_v2(self.context))? };
+        Ok(Entered)
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.enter() {
+            self.modules.unload();
+        }
+        // SAFETY: it was retained once. Nothing can be done about a failure.
+        let _ = unsafe { call!(cuDevicePrimaryCtxRelease_v2(self.device)) };
+    }
+}
+
+/// While it lives, the context is the thread's own.
+pub(super) struct Entered;
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: one was pushed when this was made. Nothing can be done about a failure.
+        let _ = unsafe { call!(cuCtxPopCurrent_v2(&mut context)) };
+    }
+}
+
+fn device(index: usize) -> Result<CUdevice, CudaError> {
+    let (mut count, mut device) = (0, 0);
+    // SAFETY: both may be written to.
+    unsafe {
+        call!(cuDeviceGetCount(&mut count))?;
+        if index >= count as usize {
+            return Err(CudaError::NoDevice { index, count: count as usize });
+        }
+        call!(cuDeviceGet(&mut device, index as i32))?;
+    }
+    Ok(device)
+}
+
+fn properties(device: CUdevice) -> Result<Properties, CudaError> {
+    let attribute = |attribute| {
+        let mut value = 0;
+        // SAFETY: the device is one of the driver's.
+        unsafe { call!(cuDeviceGetAttribute(&mut value, attribute, device))? };
+        Ok(value as u32)
+    };
+    use CUdevice_attribute::*;
+    let mut name = [0u8; 256];
+    let mut memory = 0;
+    // SAFETY: the driver writes at most so many bytes, the last of them zero.
+    unsafe {
+        call!(cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, device))?;
+        call!(cuDeviceTotalMem_v2(&mut memory, device))?;
+    }
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    Ok(Properties {
+        name: String::from_utf8_lossy(&name[..length]).into_owned(),
+        capability: Capability {
+            major: attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            minor: attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        },
+        multiprocessors: attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        shared_memory: attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)? as usize,
+        shared_memory_of_block: attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+        memory,
+    })
+}

@@ -1,0 +1,71 @@
+//! The networks' operations on NVIDIA GPUs: safe launchers of the kernels in `kernels/cuda`, one file per operation.
+//!
+//! Nothing but the driver is needed, and it is looked for when a [`Gpu`] is opened: where there is none, or it is too old,
+//! or the card is, that is a [`CudaError`] that says so. Without a [`Gpu`] there is no [`Stream`], and without one nothing
+//! can be launched. Work is queued and done later, in the order of its stream; whoever uses memory in two streams orders them
+//! with an [`Event`].
+//!
+//! Kernels are held against [`reference`](mod@crate::reference) in `tests/cuda_*.rs`, on a stand-in of the driver that runs them on
+//! the processor, or on a card.
+
+#![allow(unsafe_code)] // Calls of the driver.
+
+mod driver;
+mod error;
+mod gpu;
+mod memory;
+mod modules;
+pub mod product;
+mod stream;
+
+pub use error::CudaError;
+pub use gpu::{Capability, Gpu, Properties};
+pub use memory::{Buffer, Plain, Slice, SliceMut};
+pub use stream::{Event, Stream};
+
+/// How values are stored on the device and what their products are summed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// Float16 with float32 sums.
+    F16,
+    /// Float16 with float16 sums of at most 64 products, and float32 between those: twice as fast on GeForce cards,
+    /// which multiply with float32 sums at half their rate.
+    F16Promoted,
+    /// Bfloat16 with float32 sums; not on Turing.
+    Bf16,
+}
+
+impl Precision {
+    /// As kernels' names have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Precision::F16 => "f16",
+            Precision::F16Promoted => "f16_promoted",
+            Precision::Bf16 => "bf16",
+        }
+    }
+
+    /// As kernels' names have it that don't multiply matrices.
+    pub(crate) fn storage(self) -> &'static str {
+        match self {
+            Precision::F16 | Precision::F16Promoted => "f16",
+            Precision::Bf16 => "bf16",
+        }
+    }
+
+    /// The stored form of a value.
+    pub fn encode(self, value: f32) -> u16 {
+        match self {
+            Precision::F16 | Precision::F16Promoted => half::f16::from_f32(value).to_bits(),
+            Precision::Bf16 => half::bf16::from_f32(value).to_bits(),
+        }
+    }
+
+    /// The value of a stored form.
+    pub fn decode(self, bits: u16) -> f32 {
+        match self {
+            Precision::F16 | Precision::F16Promoted => half::f16::from_bits(bits).to_f32(),
+            Precision::Bf16 => half::bf16::from_bits(bits).to_f32(),
+        }
+    }
+}
