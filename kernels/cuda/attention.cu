@@ -29,9 +29,9 @@ struct Block {
     // Keys, then values. The queries pass through the second of the two buffers before it gets its first keys.
     static constexpr u32 STAGE = 2 * KEYS * ROW;
     static_assert(ROWS <= 2 * KEYS, "queries pass through a buffer");
-    // Steps of 16 along a head and along a block of keys, and how many of them are summed in one go.
-    static constexpr u32 STEPS = HEAD / 16, KEY_STEPS = KEYS / 16;
-    static constexpr u32 DEPTH = T::PROMOTES ? (STEPS <= 5 ? STEPS : 4) : 1, KEY_DEPTH = T::PROMOTES ? KEY_STEPS : 1;
+    // Steps of 16 along a block of keys and along a head, and how many of these are summed in one go.
+    static constexpr u32 KEY_STEPS = KEYS / 16, STEPS = HEAD / 16;
+    static constexpr u32 DEPTH = STEPS <= 5 ? STEPS : 4;
     static_assert(STEPS % DEPTH == 0, "all of a head is multiplied");
 
     // `count` rows of a head's values, from token `first` on; zeros where there are none.
@@ -153,31 +153,29 @@ struct Block {
                 }
             }
 
-            UNROLL for (u32 s = 0; s < KEY_STEPS; s += KEY_DEPTH) {
-                u32 shares[QUERIES][KEY_DEPTH][4];
-                UNROLL for (u32 i = 0; i < QUERIES; i++) {
-                    UNROLL for (u32 d = 0; d < KEY_DEPTH; d++) {
-                        UNROLL for (u32 e = 0; e < 4; e++) {
-                            const f32 *pair = scores[i][2 * (s + d) + e / 2] + e % 2 * 2;
-                            shares[i][d][e] = T::pair(pair[0], pair[1]);
-                        }
+            u32 shares[QUERIES][KEY_STEPS][4];
+            UNROLL for (u32 i = 0; i < QUERIES; i++) {
+                UNROLL for (u32 s = 0; s < KEY_STEPS; s++) {
+                    UNROLL for (u32 e = 0; e < 4; e++) {
+                        const f32 *pair = scores[i][2 * s + e / 2] + e % 2 * 2;
+                        shares[i][s][e] = T::pair(pair[0], pair[1]);
                     }
                 }
-                UNROLL for (u32 c = 0; c < HEAD / 16; c++) {
-                    u32 b[2][2 * KEY_DEPTH];
-                    UNROLL for (u32 d = 0; d < KEY_DEPTH; d++) {
-                        u32 m[4];
-                        const u32 key = (s + d) * 16 + row + matrix % 2 * 8, chunk = 2 * c + matrix / 2;
-                        load_matrices_transposed(m, values + key * ROW + chunk * CHUNK);
-                        b[0][2 * d] = m[0];
-                        b[0][2 * d + 1] = m[1];
-                        b[1][2 * d] = m[2];
-                        b[1][2 * d + 1] = m[3];
-                    }
-                    UNROLL for (u32 i = 0; i < QUERIES; i++) {
-                        T::template multiply<KEY_DEPTH>(out[i][2 * c], shares[i], b[0]);
-                        T::template multiply<KEY_DEPTH>(out[i][2 * c + 1], shares[i], b[1]);
-                    }
+            }
+            UNROLL for (u32 c = 0; c < HEAD / 16; c++) {
+                u32 b[2][2 * KEY_STEPS];
+                UNROLL for (u32 s = 0; s < KEY_STEPS; s++) {
+                    u32 m[4];
+                    const u32 key = s * 16 + row + matrix % 2 * 8, chunk = 2 * c + matrix / 2;
+                    load_matrices_transposed(m, values + key * ROW + chunk * CHUNK);
+                    b[0][2 * s] = m[0];
+                    b[0][2 * s + 1] = m[1];
+                    b[1][2 * s] = m[2];
+                    b[1][2 * s + 1] = m[3];
+                }
+                UNROLL for (u32 i = 0; i < QUERIES; i++) {
+                    T::template multiply<KEY_STEPS>(out[i][2 * c], shares[i], b[0]);
+                    T::template multiply<KEY_STEPS>(out[i][2 * c + 1], shares[i], b[1]);
                 }
             }
         }

@@ -262,8 +262,7 @@ struct F16 {
     static DEVICE f32 low(u32 pair) { return f16_value(pair & 0xFFFF); }
     static DEVICE f32 high(u32 pair) { return f16_value(pair >> 16); }
 
-    // Whether sums are promoted after a few steps, and what queries are multiplied by before their products with keys.
-    static constexpr bool PROMOTES = false;
+    // What queries are multiplied by before their products with keys.
     static constexpr f32 HEADROOM = 1.0f;
 
     // d += a b over DEPTH steps of 16: a[i] and b[2 i].
@@ -275,7 +274,6 @@ struct F16 {
 
 // The same with sums in float16 within those steps, which are at most 80 of depth, and in float32 between them.
 struct F16Promoted : F16 {
-    static constexpr bool PROMOTES = true;
     // Float16 ends at 65504, and a power of two costs no precision.
     static constexpr f32 HEADROOM = 0.125f;
 
@@ -299,7 +297,6 @@ struct Bf16 {
     static DEVICE f32 low(u32 pair) { return float_of(pair << 16); }
     static DEVICE f32 high(u32 pair) { return float_of(pair & 0xFFFF0000u); }
 
-    static constexpr bool PROMOTES = false;
     static constexpr f32 HEADROOM = 1.0f;
 
     template <u32 DEPTH>

@@ -18,7 +18,8 @@ macro_rules! embedded {
     };
 }
 
-const EMBEDDED: [(&str, &str, &str); 1] = embedded!["product"];
+const EMBEDDED: [(&str, &str, &str); 5] =
+    embedded!["attention", "instance_norm", "norm", "product", "rotary"];
 
 /// The modules loaded into a context.
 #[derive(Debug, Default)]
