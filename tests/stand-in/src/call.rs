@@ -109,8 +109,9 @@ fn around(name: &'static str, body: impl FnOnce(&Driver, Option<CUresult>) -> Re
         };
         let result = result.err().unwrap_or(CUresult::CUDA_SUCCESS);
         if driver.log.is_open() {
-            let (time, thread) = (driver.log.time(begin), std::thread::current().id());
-            driver.log.line(&format!("call {number} {time} {thread:?} {name} {result:?}"));
+            let (begin, end) = (driver.log.time(begin), driver.log.time(Instant::now()));
+            let thread = std::thread::current().id();
+            driver.log.line(&format!("call {number} {begin} {end} {thread:?} {name} {result:?}"));
         }
         result
     });

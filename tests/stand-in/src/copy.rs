@@ -69,6 +69,7 @@ impl Request {
             _ if is_staged => false,
             _ => source == Place::Pageable || stream.is_none() && is_of_host,
         };
+        let devices = (source == Place::Device, target == Place::Device);
         let (address, pitch) = (self.source.address, self.source.pitch);
         let (source, source_pitch) = if is_staged {
             // SAFETY: the host calls for a copy of its memory.
@@ -83,7 +84,7 @@ impl Request {
             target_pitch: self.target.pitch,
             width: self.width,
             height: self.height,
-            devices: (self.place(&state, self.source)? == Place::Device, target == Place::Device),
+            devices,
         };
         let context = state.current()?;
         let done = state.enqueue(queue, Work::Copy(copy))?;

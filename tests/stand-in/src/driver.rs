@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::call::Calls;
 use crate::capture::{Capture, Exec, Graph};
 use crate::error::{CUresult, Result};
+use crate::fault;
 use crate::ffi::Handle;
 use crate::log::Log;
 use crate::memory::Memory;
@@ -109,6 +110,7 @@ impl Driver {
         if self.settings.devices <= 0 {
             return Err(CUresult::CUDA_ERROR_NO_DEVICE);
         }
+        fault::explain();
         self.is_initialised.store(true, Ordering::SeqCst);
         Ok(())
     }
@@ -122,6 +124,11 @@ impl Driver {
     /// All that changes. Streams run without it but for short checks.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same if nobody else is at it.
+    pub fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.try_lock().ok()
     }
 
     /// What went wrong in the context of this thread, if it has one.

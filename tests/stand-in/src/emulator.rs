@@ -3,7 +3,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use crate::error::CUresult;
+use crate::error::{self, CUresult};
+use crate::fault;
 use crate::probe::{OWN, Own};
 use crate::ptx::Entry;
 
@@ -122,20 +123,20 @@ pub struct Launch {
 
 impl Launch {
     /// Runs it on this thread.
-    pub fn run(&self, seed: u64) -> Result<(), CUresult> {
+    pub fn run(&self, seed: u64) -> error::Result {
         let mut bytes = self.arguments.bytes.clone();
         let base = bytes.as_mut_ptr();
         // SAFETY: every start is within the values. A parameter of no bytes may begin at the end.
         let pointers: Vec<_> =
             self.arguments.starts.iter().map(|start| unsafe { base.add(*start) }.cast::<c_void>()).collect();
-        let result = match self.kernel.emulated {
+        let run = || match self.kernel.emulated {
             // SAFETY: a kernel with values of the sizes that it says. What the values point to is as the launch's
             // caller has it: that is what is tested.
             Emulated::Own(own) => unsafe { (own.run)(self.grid, self.block, &pointers) },
             // SAFETY: as above.
             Emulated::Compiled(kernel) => unsafe { self.run_compiled(kernel, &pointers, seed) },
         };
-        result.map_err(|message| {
+        fault::named(&self.kernel.name, run).map_err(|message| {
             let (name, grid, block) = (&self.kernel.name, self.grid, self.block);
             eprintln!("stand-in: kernel {name} with grid {grid:?} and block {block:?} failed: {message}");
             CUresult::CUDA_ERROR_LAUNCH_FAILED

@@ -21,6 +21,8 @@
 //! | `SAPIENS_STAND_IN_FAIL` | | `cuMemAlloc_v2:3`: its third call fails; `*:57`: the 57th call of any function; a third part is the result |
 //! | `SAPIENS_STAND_IN_LOG` | | a file that is appended to, one line per call and per operation of a stream |
 //!
+//! Who touches memory that it may not ends the process, as a fault; stderr says which byte of which memory it was.
+//!
 //! A call that was made to fail does nothing, but functions that give something back still do: a program can't do
 //! better than to call them. `cuGetErrorName`, `cuGetErrorString` and `cuGetProcAddress` are no calls in this sense.
 //!
@@ -40,6 +42,7 @@ mod device;
 mod driver;
 mod emulator;
 mod error;
+mod fault;
 mod ffi;
 mod log;
 mod mapping;

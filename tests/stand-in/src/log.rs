@@ -1,7 +1,7 @@
 //! The log of calls and of what streams did, for timelines. Times are microseconds since the first call.
 //!
 //! ```text
-//! call <number> <time> <thread> <function> <result>
+//! call <number> <begin> <end> <thread> <function> <result>
 //! run <stream> <begin> <end> <operation>
 //! ```
 

@@ -60,6 +60,11 @@ impl Mapping {
         unsafe { libc::mmap(base, self.bytes, protection, flags | libc::MAP_FIXED, -1, 0) };
     }
 
+    /// Whether an address is in the mapping.
+    pub fn has(&self, address: usize) -> bool {
+        (self.base..self.base + self.bytes).contains(&address)
+    }
+
     /// Whether any of these addresses is in the mapping.
     fn overlaps(&self, start: usize, end: usize) -> bool {
         start < self.base + self.bytes && self.base < end
@@ -84,6 +89,11 @@ impl Closed {
             self.bytes -= oldest.bytes;
             oldest.unmap();
         }
+    }
+
+    /// The piece around an address.
+    pub fn around(&self, address: usize) -> Option<&Mapping> {
+        self.pieces.iter().find(|piece| piece.has(address))
     }
 
     /// Whether any of these addresses was freed a short while ago.

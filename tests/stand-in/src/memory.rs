@@ -1,6 +1,7 @@
 //! Which memory there is: of the devices, pinned by the host, and freed a short while ago.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::error::{CUresult, Result};
 use crate::ffi::Handle;
@@ -25,6 +26,24 @@ pub enum Place {
     Pinned,
     /// In any other memory of the host.
     Pageable,
+}
+
+/// What an address has to do with a piece of memory.
+pub struct Explanation {
+    /// The length of the piece; none once it was freed.
+    piece: Option<usize>,
+    /// How far the address is behind the begin of the piece.
+    offset: isize,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let offset = self.offset;
+        match self.piece {
+            Some(len) => write!(out, "byte {offset} of {len} that were allocated"),
+            None => write!(out, "byte {offset} of memory that was freed"),
+        }
+    }
 }
 
 /// All of it.
@@ -98,9 +117,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether [`free`](Self::free) would free this.
-    pub fn is_allocation(&self, start: usize) -> bool {
-        self.device.contains_key(&start)
+    /// Whose memory [`free`](Self::free) or [`free_pinned`](Self::free_pinned) would free, or
+    /// [`unregister`](Self::unregister) would unregister.
+    pub fn owner(&self, start: usize) -> Option<Handle> {
+        self.device.get(&start).or_else(|| self.pinned.get(&start)).map(|piece| piece.context)
     }
 
     /// Frees memory of a device.
@@ -151,6 +171,19 @@ impl Memory {
             return None;
         }
         Some(if holding(&self.pinned, start, len).is_some() { Place::Pinned } else { Place::Pageable })
+    }
+
+    /// What is at an address that may not be touched.
+    pub fn explain(&self, address: usize) -> Option<Explanation> {
+        let pieces = self.device.iter().chain(&self.pinned);
+        let is_around = |piece: &Piece| piece.mapping.as_ref().is_some_and(|mapping| mapping.has(address));
+        let live =
+            pieces.filter(|(_, piece)| is_around(piece)).map(|(start, piece)| (*start, piece.len)).next();
+        let (piece, offset) = match live {
+            Some((start, len)) => (Some(len), address as isize - start as isize),
+            None => (None, address as isize - self.closed.around(address)?.start as isize),
+        };
+        Some(Explanation { piece, offset })
     }
 
     /// Begin, length and context of the piece around an address of a device.

@@ -2,13 +2,15 @@
 
 use std::ffi::c_void;
 
+/// Runs a kernel with the dimensions of the grid and of the block. There is a pointer to a value for each parameter.
+type Run = unsafe fn([u32; 3], [u32; 3], &[*mut c_void]) -> Result<(), String>;
+
 /// A kernel.
 pub struct Own {
     pub name: &'static str,
     /// The size of each parameter.
     pub parameters: &'static [usize],
-    /// Runs it with the dimensions of the grid and the block; there is a pointer to a value for each parameter.
-    pub run: unsafe fn(grid: [u32; 3], block: [u32; 3], values: &[*mut c_void]) -> Result<(), String>,
+    pub run: Run,
 }
 
 /// All of them.
@@ -23,8 +25,9 @@ unsafe fn add(grid: [u32; 3], block: [u32; 3], values: &[*mut c_void]) -> Result
     let (first, more) = unsafe { (*values[0].cast::<*mut u32>(), *values[1].cast::<u32>()) };
     let threads: u64 = grid.iter().chain(&block).map(|size| u64::from(*size)).product();
     for thread in 0..threads as usize {
-        // SAFETY: none: a launch with too many threads is one of the things that tests want to see.
-        unsafe { *first.add(thread) = (*first.add(thread)).wrapping_add(more) };
+        let value = first.wrapping_add(thread);
+        // SAFETY: memory of the device, if the launch is right; that a wrong one ends the process is what tests see.
+        unsafe { value.write_volatile(value.read_volatile().wrapping_add(more)) };
     }
     Ok(())
 }

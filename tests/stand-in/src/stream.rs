@@ -12,7 +12,7 @@ use crate::driver::Driver;
 use crate::error::{CUresult, Result};
 use crate::ffi::Handle;
 use crate::random::Random;
-use crate::work::Work;
+use crate::work::{Runner, Work};
 
 /// A kernel's blocks run on the stream's thread, with arrays that a GPU would keep in registers.
 const STACK: usize = 8 << 20;
@@ -119,22 +119,16 @@ impl Stream {
 }
 
 /// What a stream's thread does.
-fn run(operations: &Receiver<Queued>, health: &Health, number: u64) {
+fn run(operations: &Receiver<Queued>, health: &Health, stream: u64) {
     let driver = Driver::get();
-    let mut random = Random::new(driver.settings.seed, number);
+    let mut runner = Runner { driver, random: Random::new(driver.settings.seed, stream), stream };
     for Queued { work, needs, done } in operations {
         needs.iter().for_each(|point| point.wait());
-        random.dawdle(driver.settings.delay);
-        let begin = Instant::now();
         if health.failure().is_none() {
-            let result = catch_unwind(AssertUnwindSafe(|| work.run(driver, &mut random)));
+            let result = catch_unwind(AssertUnwindSafe(|| runner.run(&work)));
             if let Err(failure) = result.unwrap_or(Err(CUresult::CUDA_ERROR_LAUNCH_FAILED)) {
                 health.fail(failure);
             }
-        }
-        if driver.log.is_open() {
-            let (begin, end) = (driver.log.time(begin), driver.log.time(Instant::now()));
-            driver.log.line(&format!("run {number} {begin} {end} {}", work.name()));
         }
         done.pass();
     }

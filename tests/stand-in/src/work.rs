@@ -2,11 +2,12 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::call;
 use crate::driver::Driver;
 use crate::emulator::Launch;
-use crate::error::CUresult;
+use crate::error::{CUresult, Result};
 use crate::memory::Place;
 use crate::random::Random;
 
@@ -118,42 +119,68 @@ impl Work {
     }
 
     /// Does it. A failure is said on stderr.
-    pub fn run(&self, driver: &Driver, random: &mut Random) -> Result<(), CUresult> {
+    fn run(&self, runner: &mut Runner) -> Result {
         match self {
             Self::Marker(_) => Ok(()),
-            Self::Copy(copy) => copy.run(driver),
-            Self::Fill(fill) => fill.run(driver),
-            Self::Kernel(launch) => launch.run(random.next()),
+            Self::Copy(copy) => copy.run(runner.driver),
+            Self::Fill(fill) => fill.run(runner.driver),
+            Self::Kernel(launch) => launch.run(runner.random.next()),
             Self::Host(host) => {
                 // SAFETY: the host said to call it with this, and C functions don't unwind.
                 call::as_host_function(|| unsafe { (host.function)(host.data as *mut c_void) });
                 Ok(())
             }
-            Self::Graph(nodes) => run_graph(nodes, driver, random),
+            Self::Graph(nodes) => run_graph(nodes, runner),
         }
+    }
+}
+
+/// Who does the work of a stream.
+pub struct Runner {
+    pub driver: &'static Driver,
+    pub random: Random,
+    /// The stream's number, for the log.
+    pub stream: u64,
+}
+
+impl Runner {
+    /// Dawdles, does an operation and logs it.
+    pub fn run(&mut self, work: &Work) -> Result {
+        self.random.dawdle(self.driver.settings.delay);
+        let begin = Instant::now();
+        let result = work.run(self);
+        let log = &self.driver.log;
+        if log.is_open() {
+            let (begin, end) = (log.time(begin), log.time(Instant::now()));
+            log.line(&format!("run {} {begin} {end} {}", self.stream, work.name()));
+        }
+        result
     }
 }
 
 /// Runs the operations of a graph in a random one of the orders that their needs allow, so that a need that was
 /// forgotten shows.
-fn run_graph(nodes: &[Node], driver: &Driver, random: &mut Random) -> Result<(), CUresult> {
+fn run_graph(nodes: &[Node], runner: &mut Runner) -> Result {
     let mut waiting: Vec<usize> = nodes.iter().map(|node| node.needs.len()).collect();
     let mut ready: Vec<usize> = (0..nodes.len()).filter(|node| waiting[*node] == 0).collect();
     while !ready.is_empty() {
-        let done = ready.swap_remove(random.below(ready.len() as u64) as usize);
-        nodes[done].work.run(driver, random)?;
-        for (node, count) in nodes.iter().zip(&mut waiting).skip(done + 1) {
-            *count -= node.needs.iter().filter(|need| **need == done).count();
+        let done = ready.swap_remove(runner.random.below(ready.len() as u64) as usize);
+        runner.run(&nodes[done].work)?;
+        // What needs an operation was captured after it.
+        for (at, node) in
+            nodes.iter().enumerate().skip(done + 1).filter(|(_, node)| node.needs.contains(&done))
+        {
+            waiting[at] -= node.needs.iter().filter(|need| **need == done).count();
+            if waiting[at] == 0 {
+                ready.push(at);
+            }
         }
-        let now_ready =
-            (done + 1..nodes.len()).filter(|node| waiting[*node] == 0 && nodes[*node].needs.contains(&done));
-        ready.extend(now_ready);
     }
     Ok(())
 }
 
 /// Whether memory that was checked when the operation was called is still a device's.
-fn check(driver: &Driver, what: &str, address: usize, len: usize) -> Result<(), CUresult> {
+fn check(driver: &Driver, what: &str, address: usize, len: usize) -> Result {
     if driver.state().memory.place(address, len) == Some(Place::Device) {
         return Ok(());
     }
@@ -162,7 +189,7 @@ fn check(driver: &Driver, what: &str, address: usize, len: usize) -> Result<(), 
 }
 
 impl Copy {
-    fn run(&self, driver: &Driver) -> Result<(), CUresult> {
+    fn run(&self, driver: &Driver) -> Result {
         let spans =
             |pitch| extent(pitch, self.width, self.height).ok_or(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
         if let (Source::At(address), true) = (&self.source, self.devices.0) {
@@ -186,7 +213,7 @@ impl Copy {
 }
 
 impl Fill {
-    fn run(&self, driver: &Driver) -> Result<(), CUresult> {
+    fn run(&self, driver: &Driver) -> Result {
         check(driver, "fill", self.target, self.size * self.count)?;
         let value = self.value.to_le_bytes();
         // SAFETY: just checked; the host keeps memory of a device for as long as work on it is under way.

@@ -36,6 +36,11 @@ extern "C" fn cuEventDestroy_v2(event: Handle) -> CUresult {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuEventDestroy(event: Handle) -> CUresult {
+    cuEventDestroy_v2(event)
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> CUresult {
     normal("cuEventRecord", |driver| {
         let mut state = driver.state();

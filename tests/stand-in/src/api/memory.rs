@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUpointer_attribute as Attribute;
 use super::device::used;
 use crate::call::{normal, query, release};
 use crate::device::PITCH;
-use crate::driver::{Driver, State, wait_for};
+use crate::driver::{Driver, wait_for};
 use crate::error::{CUresult, Result};
 use crate::ffi::{Handle, Out};
 
@@ -54,15 +54,12 @@ extern "C" fn cuMemAllocPitch_v2(
     })
 }
 
-/// Waits for all that works in the current context, as the driver does before memory goes.
-fn settle(driver: &Driver, is_known: impl Fn(&State) -> bool) -> Result {
+/// Waits for all that works in the context that a piece of memory belongs to, as the driver does before memory goes.
+fn settle(driver: &Driver, start: usize) -> Result {
     let mut state = driver.state();
-    let context = state.current()?;
+    state.current()?;
     state.forbid_in_capture()?;
-    if !is_known(&state) {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
-    let tails = state.tails(context);
+    let tails = state.memory.owner(start).map(|context| state.tails(context)).unwrap_or_default();
     drop(state);
     wait_for(&tails);
     Ok(())
@@ -75,7 +72,7 @@ extern "C" fn cuMemFree_v2(pointer: u64) -> CUresult {
             return Ok(());
         }
         let start = pointer as usize;
-        settle(driver, |state| state.memory.is_allocation(start))?;
+        settle(driver, start)?;
         driver.state().memory.free(start)
     })
 }
@@ -106,7 +103,7 @@ extern "C" fn cuMemFreeHost(pointer: usize) -> CUresult {
         if pointer == 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        settle(driver, |_| true)?;
+        settle(driver, pointer)?;
         driver.state().memory.free_pinned(pointer)
     })
 }
@@ -124,7 +121,7 @@ extern "C" fn cuMemHostRegister_v2(pointer: usize, bytes: usize, _flags: u32) ->
 #[unsafe(no_mangle)]
 extern "C" fn cuMemHostUnregister(pointer: usize) -> CUresult {
     release("cuMemHostUnregister", |driver, _| {
-        settle(driver, |_| true)?;
+        settle(driver, pointer)?;
         driver.state().memory.unregister(pointer)
     })
 }

@@ -33,10 +33,10 @@ fn create(driver: &Driver, stream: &Out<Handle>, flags: u32, priority: i32) -> R
 extern "C" fn cuStreamDestroy_v2(stream: Handle) -> CUresult {
     release("cuStreamDestroy_v2", |driver, _| {
         let mut state = driver.state();
-        let known = state.streams.contains_key(&stream) && !state.is_legacy(stream);
-        let Some(removed) = state.streams.remove(&stream).filter(|_| known) else {
+        if state.is_legacy(stream) {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
-        };
+        }
+        let removed = state.streams.remove(&stream).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         if let Some(capture) = removed.capture {
             state.drop_capture(capture);
         }

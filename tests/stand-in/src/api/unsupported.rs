@@ -17,9 +17,9 @@ macro_rules! unsupported {
     )*};
 }
 
-// Pictures of OpenGL and EGL.
+// Pictures of OpenGL and EGL. GStreamer asks for the first version of some where its newer headers were not there.
 unsupported! {
-    cuGLGetDevices_v2 cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage
+    cuGLGetDevices cuGLGetDevices_v2 cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage
     cuGraphicsMapResources cuGraphicsResourceGetMappedEglFrame cuGraphicsResourceGetMappedPointer_v2
     cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources
     cuGraphicsUnregisterResource
@@ -30,7 +30,8 @@ unsupported! { cuTexObjectCreate cuTexObjectDestroy }
 
 // Memory and events of other processes.
 unsupported! {
-    cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle_v2
+    cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle
+    cuIpcOpenMemHandle_v2
 }
 
 // Memory that is mapped by hand.
