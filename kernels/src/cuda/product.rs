@@ -182,6 +182,21 @@ impl Products {
         self.precision
     }
 
+    /// Rows and columns of each tile that the device can run.
+    pub fn tiles(&self) -> Vec<[u32; 2]> {
+        self.kernels.iter().map(|(tile, ..)| [tile.rows, tile.columns]).collect()
+    }
+
+    /// Without all tiles but one, to test or to time it.
+    ///
+    /// # Panics
+    /// If the device can't run it.
+    pub fn limited_to(mut self, [rows, columns]: [u32; 2]) -> Self {
+        self.kernels.retain(|(tile, ..)| tile.rows == rows && tile.columns == columns);
+        assert!(!self.kernels.is_empty(), "no tile of {rows} x {columns}");
+        self
+    }
+
     /// The kernel with which a product is probably done first: blocks go over the multiprocessors in waves.
     fn choose(&self, rows: usize, columns: usize, phases: u32) -> &(&'static Tile, Function, Function) {
         let time = |tile: &Tile| {

@@ -31,10 +31,10 @@ pub const MAX_GRID: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 pub const PITCH: usize = 512;
 
 impl Device {
-    /// The device that the settings ask for.
-    pub fn new(settings: &Settings) -> Self {
+    /// The device of a number, as the settings ask for it.
+    pub fn new(settings: &Settings, device: i32) -> Self {
         let (kib, mib) = (1 << 10, 1 << 20);
-        let capability = settings.capability;
+        let capability = settings.capability(device);
         let (multiprocessors, threads, blocks, shared, l2) = match capability {
             (0..=6, _) => (20, 2048, 32, 64 * kib, 2 * mib),
             (7, 0..=4) => (80, 2048, 32, 96 * kib, 6 * mib),

@@ -107,7 +107,7 @@ impl Driver {
             eprintln!("stand-in: {refusal}");
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        if self.settings.devices <= 0 {
+        if self.settings.device_count() <= 0 {
             return Err(CUresult::CUDA_ERROR_NO_DEVICE);
         }
         fault::explain();

@@ -11,13 +11,13 @@
 //!
 //! | variable | default | |
 //! |---|---|---|
-//! | `SAPIENS_STAND_IN_CAPABILITY` | `8.0` | compute capability |
+//! | `SAPIENS_STAND_IN_CAPABILITY` | `8.0` | compute capability; `7.5,8.6`: of two devices |
 //! | `SAPIENS_STAND_IN_MULTIPROCESSORS` | as usual for it | how many the device says it has |
 //! | `SAPIENS_STAND_IN_MEMORY` | 8 GiB | bytes of a device; allocations beyond are out of memory |
 //! | `SAPIENS_STAND_IN_SEED` | `0` | of delays, of the order within a graph, and of the emulator |
 //! | `SAPIENS_STAND_IN_DELAY` | `50` | the longest delay before an operation in microseconds; `0`: threads only yield |
 //! | `SAPIENS_STAND_IN_DRIVER` | `12040` | what `cuDriverGetVersion` says |
-//! | `SAPIENS_STAND_IN_DEVICES` | `1` | `0`: `CUDA_ERROR_NO_DEVICE` |
+//! | `SAPIENS_STAND_IN_DEVICES` | one for each capability | `0`: `CUDA_ERROR_NO_DEVICE` |
 //! | `SAPIENS_STAND_IN_FAIL` | | `cuMemAlloc_v2:3`: its third call fails; `*:57`: the 57th call of any function; a third part is the result |
 //! | `SAPIENS_STAND_IN_LOG` | | a file that is appended to, one line per call and per operation of a stream |
 //!

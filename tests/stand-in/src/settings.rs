@@ -6,8 +6,8 @@ use crate::error::{self, CUresult};
 
 /// The device and how it behaves.
 pub struct Settings {
-    /// Compute capability, `(8, 6)`.
-    pub capability: (u32, u32),
+    /// Compute capabilities, `(8, 6)`, of the devices; further ones have the last.
+    pub capabilities: Vec<(u32, u32)>,
     /// How many multiprocessors a device says it has, if not as many as is usual.
     pub multiprocessors: Option<u32>,
     /// Bytes of memory of a device.
@@ -18,8 +18,8 @@ pub struct Settings {
     pub delay: u64,
     /// What `cuDriverGetVersion` says.
     pub driver: i32,
-    /// How many devices there are.
-    pub devices: i32,
+    /// How many devices there are, if not one for each capability.
+    pub devices: Option<i32>,
     /// A call that fails.
     pub fail: Option<Fail>,
     /// Where calls and operations are written to.
@@ -40,13 +40,13 @@ pub struct Fail {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            capability: (8, 0),
+            capabilities: vec![(8, 0)],
             multiprocessors: None,
             memory: 8 << 30,
             seed: 0,
             delay: 50,
             driver: 12040,
-            devices: 1,
+            devices: None,
             fail: None,
             log: None,
         }
@@ -60,16 +60,29 @@ impl Settings {
     /// If a variable can't be understood; the text says which.
     pub fn read() -> Result<Self, String> {
         let mut settings = Self::default();
-        set("CAPABILITY", &mut settings.capability, capability)?;
+        set("CAPABILITY", &mut settings.capabilities, capabilities)?;
         set("MULTIPROCESSORS", &mut settings.multiprocessors, |text| text.parse().ok().map(Some))?;
         set("MEMORY", &mut settings.memory, |text| text.parse().ok())?;
         set("SEED", &mut settings.seed, |text| text.parse().ok())?;
         set("DELAY", &mut settings.delay, |text| text.parse().ok())?;
         set("DRIVER", &mut settings.driver, |text| text.parse().ok())?;
-        set("DEVICES", &mut settings.devices, |text| text.parse().ok())?;
+        set("DEVICES", &mut settings.devices, |text| text.parse().ok().map(Some))?;
         set("FAIL", &mut settings.fail, |text| fail(text).map(Some))?;
         set("LOG", &mut settings.log, |text| Some(Some(text.into())))?;
         Ok(settings)
+    }
+}
+
+impl Settings {
+    /// How many devices there are.
+    pub fn device_count(&self) -> i32 {
+        self.devices.unwrap_or(self.capabilities.len() as i32)
+    }
+
+    /// The compute capability of a device.
+    pub fn capability(&self, device: i32) -> (u32, u32) {
+        let last = self.capabilities.len().saturating_sub(1);
+        self.capabilities.get(last.min(device as usize)).copied().unwrap_or((8, 0))
     }
 }
 
@@ -79,6 +92,11 @@ fn set<T>(name: &str, value: &mut T, parse: impl FnOnce(&str) -> Option<T>) -> R
     let Ok(text) = std::env::var(&name) else { return Ok(()) };
     *value = parse(&text).ok_or_else(|| format!("{name}={text} can't be understood"))?;
     Ok(())
+}
+
+/// `8.6` or `7.5,8.6`
+fn capabilities(text: &str) -> Option<Vec<(u32, u32)>> {
+    text.split(',').map(capability).collect()
 }
 
 /// `8.6`
@@ -121,5 +139,7 @@ mod tests {
         assert_eq!(capability("8.6"), Some((8, 6)));
         assert_eq!(capability("12.0"), Some((12, 0)));
         assert_eq!(capability("86"), None);
+        assert_eq!(capabilities("7.5,8.6"), Some(vec![(7, 5), (8, 6)]));
+        assert_eq!(capabilities("7.5,"), None);
     }
 }

@@ -46,7 +46,7 @@ fn answer(place: Out<*const c_char>, text: Option<*const c_char>) -> CUresult {
 /// Whether there is such a device.
 pub fn check(driver: &Driver, device: i32) -> Result {
     driver.initialised()?;
-    let exists = (0..driver.settings.devices).contains(&device);
+    let exists = (0..driver.settings.device_count()).contains(&device);
     if exists { Ok(()) } else { Err(CUresult::CUDA_ERROR_INVALID_DEVICE) }
 }
 
@@ -62,7 +62,7 @@ extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> CUresult {
 extern "C" fn cuDeviceGetCount(count: Out<i32>) -> CUresult {
     query("cuDeviceGetCount", |driver| {
         driver.initialised()?;
-        count.set(driver.settings.devices)
+        count.set(driver.settings.device_count())
     })
 }
 
@@ -70,7 +70,7 @@ extern "C" fn cuDeviceGetCount(count: Out<i32>) -> CUresult {
 extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> CUresult {
     query("cuDeviceGetName", |driver| {
         check(driver, device)?;
-        let (major, minor) = driver.settings.capability;
+        let (major, minor) = driver.settings.capability(device);
         name.set_text(&format!("Stand-in {major}.{minor}"), usize::try_from(len).unwrap_or(0))
     })
 }
@@ -79,7 +79,7 @@ extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> CUres
 extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: u32, device: i32) -> CUresult {
     query("cuDeviceGetAttribute", |driver| {
         check(driver, device)?;
-        let found = Device::new(&driver.settings).attribute(attribute);
+        let found = Device::new(&driver.settings, device).attribute(attribute);
         value.set(found.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)
     })
 }
@@ -88,8 +88,9 @@ extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: u32, device: i32)
 extern "C" fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: i32) -> CUresult {
     query("cuDeviceComputeCapability", |driver| {
         check(driver, device)?;
-        major.set(driver.settings.capability.0 as i32)?;
-        minor.set(driver.settings.capability.1 as i32)
+        let capability = driver.settings.capability(device);
+        major.set(capability.0 as i32)?;
+        minor.set(capability.1 as i32)
     })
 }
 

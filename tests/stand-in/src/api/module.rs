@@ -16,12 +16,13 @@ fn load(driver: &Driver, module: &Out<Handle>, image: &Text, complain: impl FnOn
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let text = image.get()?;
-    let context = {
+    let (context, device) = {
         let mut state = driver.state();
         state.forbid_in_capture()?;
-        state.current()?
+        let context = state.current()?;
+        (context, state.contexts[&context].device)
     };
-    let loaded = module::load(&text, &Device::new(&driver.settings), driver.settings.driver);
+    let loaded = module::load(&text, &Device::new(&driver.settings, device), driver.settings.driver);
     let kernels = loaded.map_err(|(result, why)| {
         eprintln!("stand-in: a module can't be loaded: {why}");
         complain(&why);
