@@ -7,6 +7,7 @@
 mod support;
 
 use std::ffi::{CString, c_void};
+use std::path::Path;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys::{
@@ -165,6 +166,28 @@ fn launches_keep_to_limits() {
     assert_eq!(missing, INVALID);
     call!(cuMemFree_v2(memory));
     call!(cuModuleUnload(module));
+}
+
+#[test]
+fn all_kernels_of_this_repository_are_emulated() {
+    let _alone = Alone::new();
+    for folder in ["compute_75", "compute_80"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/cuda/ptx").join(folder);
+        let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(!files.is_empty(), "{}", folder.display());
+        for file in files {
+            let text = std::fs::read_to_string(&file).unwrap();
+            // Loading compares the parameters with the emulator's.
+            let module = load(&CString::new(text.clone()).unwrap()).unwrap();
+            let names: Vec<&str> =
+                text.split(".visible .entry ").skip(1).map(|rest| rest.split('(').next().unwrap()).collect();
+            assert!(!names.is_empty(), "{}", file.display());
+            for name in names {
+                assert!(function(module, name).is_ok(), "{} has {name}, the emulator hasn't", file.display());
+            }
+            call!(cuModuleUnload(module));
+        }
+    }
 }
 
 #[test]
