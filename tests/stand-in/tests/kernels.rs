@@ -190,6 +190,44 @@ fn all_kernels_of_this_repository_are_emulated() {
     }
 }
 
+/// `Norm` of `kernels/cuda/norm.cu`.
+#[repr(C)]
+struct Norm {
+    x: CUdeviceptr,
+    weight: CUdeviceptr,
+    bias: CUdeviceptr,
+    out: CUdeviceptr,
+    columns: u32,
+    epsilon: f32,
+}
+
+#[test]
+fn a_kernel_of_this_repository_runs() {
+    let _alone = Alone::new();
+    for folder in ["compute_75", "compute_80"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../kernels/cuda/ptx")
+            .join(folder)
+            .join("norm.ptx");
+        let module = load(&CString::new(std::fs::read_to_string(file).unwrap()).unwrap()).unwrap();
+        let norm = function(module, "norm_f16").unwrap();
+        let (x, weight, out) = (allocate(2 * 16), allocate(16), allocate(2 * 8));
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        upload(x, &bits(&[1.0, -1.0, 1.0, 1.0, 2.0, 2.0, -2.0, 2.0]));
+        upload(weight, &bits(&[1.0, 1.0, 1.0, 0.5]));
+        let mut norm_of = Norm { x, weight, bias: 0, out, columns: 4, epsilon: 0.0 };
+        let queue = stream();
+        let launched = launch(norm, (2, 128, 32), queue, &mut [(&raw mut norm_of).cast()]);
+        assert_eq!(launched, CUresult::CUDA_SUCCESS);
+        call!(cuStreamSynchronize(queue));
+        // 1 is 3C00 in float16, one half 3800; the sign is the highest bit.
+        assert_eq!(download(out, 4), [0xbc00_3c00, 0x3800_3c00, 0x3c00_3c00, 0x3800_bc00]);
+        call!(cuStreamDestroy_v2(queue));
+        [x, weight, out].iter().for_each(|memory| call!(cuMemFree_v2(*memory)));
+        call!(cuModuleUnload(module));
+    }
+}
+
 #[test]
 fn nothing_works_after_a_kernel_failed() {
     if !is_child("nothing_works_after_a_kernel_failed", &[]) {
