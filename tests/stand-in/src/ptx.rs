@@ -55,10 +55,18 @@ impl Ptx {
 fn without_comments(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find("//").into_iter().chain(rest.find("/*")).min() {
+    while let Some(at) = rest.find('/') {
+        let end = match rest.as_bytes().get(at + 1) {
+            Some(b'/') => "\n",
+            Some(b'*') => "*/",
+            _ => {
+                kept.push_str(&rest[..=at]);
+                rest = &rest[at + 1..];
+                continue;
+            }
+        };
         kept.push_str(&rest[..at]);
         kept.push(' ');
-        let end = if rest[at..].starts_with("//") { "\n" } else { "*/" };
         rest = rest[at + 2..].split_once(end).map_or("", |(_, rest)| rest);
     }
     kept + rest
@@ -145,7 +153,7 @@ mod tests {
         .address_size 64
         .extern .shared .align 16 .b8 dynamic[];
         /* .entry
-           nothing */
+           nothing */ .file 1 of/a/path
         .visible .entry first(
             .param .u64 first_param_0,
             .param .u32 first_param_1,

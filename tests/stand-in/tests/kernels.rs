@@ -7,6 +7,7 @@
 mod support;
 
 use std::ffi::{CString, c_void};
+use std::path::Path;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys::{
@@ -165,6 +166,66 @@ fn launches_keep_to_limits() {
     assert_eq!(missing, INVALID);
     call!(cuMemFree_v2(memory));
     call!(cuModuleUnload(module));
+}
+
+#[test]
+fn all_kernels_of_this_repository_are_emulated() {
+    let _alone = Alone::new();
+    for folder in ["compute_75", "compute_80"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/cuda/ptx").join(folder);
+        let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(!files.is_empty(), "{}", folder.display());
+        for file in files {
+            let text = std::fs::read_to_string(&file).unwrap();
+            // Loading compares the parameters with the emulator's.
+            let module = load(&CString::new(text.clone()).unwrap()).unwrap();
+            let names: Vec<&str> =
+                text.split(".visible .entry ").skip(1).map(|rest| rest.split('(').next().unwrap()).collect();
+            assert!(!names.is_empty(), "{}", file.display());
+            for name in names {
+                assert!(function(module, name).is_ok(), "{} has {name}, the emulator hasn't", file.display());
+            }
+            call!(cuModuleUnload(module));
+        }
+    }
+}
+
+/// `Norm` of `kernels/cuda/norm.cu`.
+#[repr(C)]
+struct Norm {
+    x: CUdeviceptr,
+    weight: CUdeviceptr,
+    bias: CUdeviceptr,
+    out: CUdeviceptr,
+    columns: u32,
+    epsilon: f32,
+}
+
+#[test]
+fn a_kernel_of_this_repository_runs() {
+    let _alone = Alone::new();
+    for folder in ["compute_75", "compute_80"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../kernels/cuda/ptx")
+            .join(folder)
+            .join("norm.ptx");
+        let module = load(&CString::new(std::fs::read_to_string(file).unwrap()).unwrap()).unwrap();
+        let norm = function(module, "norm_f16").unwrap();
+        let (x, weight, out) = (allocate(2 * 16), allocate(16), allocate(2 * 8));
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        upload(x, &bits(&[1.0, -1.0, 1.0, 1.0, 2.0, 2.0, -2.0, 2.0]));
+        upload(weight, &bits(&[1.0, 1.0, 1.0, 0.5]));
+        let mut norm_of = Norm { x, weight, bias: 0, out, columns: 4, epsilon: 0.0 };
+        let queue = stream();
+        let launched = launch(norm, (2, 128, 32), queue, &mut [(&raw mut norm_of).cast()]);
+        assert_eq!(launched, CUresult::CUDA_SUCCESS);
+        call!(cuStreamSynchronize(queue));
+        // 1 is 3C00 in float16, one half 3800; the sign is the highest bit.
+        assert_eq!(download(out, 4), [0xbc00_3c00, 0x3800_3c00, 0x3c00_3c00, 0x3800_bc00]);
+        call!(cuStreamDestroy_v2(queue));
+        [x, weight, out].iter().for_each(|memory| call!(cuMemFree_v2(*memory)));
+        call!(cuModuleUnload(module));
+    }
 }
 
 #[test]
