@@ -19,6 +19,8 @@ mod modules;
 pub mod norm;
 pub mod product;
 mod stream;
+#[cfg(feature = "cuda-check")]
+pub mod words;
 
 pub use error::CudaError;
 pub use gpu::{Capability, Gpu, Properties};
