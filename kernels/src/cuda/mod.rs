@@ -17,6 +17,8 @@ mod gpu;
 mod memory;
 mod modules;
 pub mod norm;
+#[cfg(feature = "cuda-check")]
+pub mod probe;
 pub mod product;
 mod stream;
 #[cfg(feature = "cuda-check")]

@@ -22,6 +22,8 @@ const EMBEDDED: &[(&str, &str, &str)] = &embedded![
     "attention",
     "instance_norm",
     "norm",
+    #[cfg(feature = "cuda-check")]
+    "probe",
     "product",
     "rotary",
     #[cfg(feature = "cuda-check")]
