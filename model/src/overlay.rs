@@ -1,5 +1,7 @@
 //! Paints a label map over its frame, in the frame's own format. Knows frames and palettes, no engine.
 
+use sapiens_kernels::frame::Tint;
+
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::{Component, FrameInfo, FrameViewMut, Layout, Packed, RgbToYuv, Yuv};
 use crate::label_map::LabelMap;
@@ -87,22 +89,13 @@ pub(crate) fn check_size(info: FrameInfo, labels: &LabelMap) -> Result<()> {
     ))
 }
 
-/// Fractional bits of an opacity: 256 is opaque.
-const OPAQUE: u16 = 256;
-
-/// What one label does to a pixel: `keep` 256ths of it stay, and `add` is added to each component.
-#[derive(Clone, Copy)]
-struct Tint {
-    keep: u16,
-    add: [u16; 3],
-}
+const OPAQUE: u16 = Tint::OPAQUE;
 
 /// A tint per label.
 struct Blend {
     tints: [Tint; 256],
 }
 
-/// `keep` and `add` together never exceed 255 * 256, so that 16 bits hold the sum and its rounding.
 #[inline(always)]
 fn mix(value: u8, keep: u16, add: u16) -> u8 {
     ((u16::from(value) * keep + add + OPAQUE / 2) / OPAQUE) as u8

@@ -12,10 +12,13 @@
 
 mod driver;
 mod error;
+pub mod frame;
 mod gpu;
 mod memory;
 mod modules;
+pub mod overlay;
 pub mod product;
+pub mod resize_argmax;
 mod stream;
 
 pub use error::CudaError;

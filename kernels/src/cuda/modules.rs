@@ -18,7 +18,7 @@ macro_rules! embedded {
     };
 }
 
-const EMBEDDED: [(&str, &str, &str); 1] = embedded!["product"];
+const EMBEDDED: [(&str, &str, &str); 4] = embedded!["frame", "overlay", "product", "resize_argmax"];
 
 /// The modules loaded into a context.
 #[derive(Debug, Default)]

@@ -2,6 +2,11 @@
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+#[cfg(feature = "cuda")]
+pub mod frames;
+#[cfg(feature = "cuda")]
+pub mod gpu;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 

@@ -148,7 +148,7 @@ fn palette_colours_survive_the_way_to_yuv_and_back() {
             let colorimetry = Colorimetry { matrix, range };
             for color in [[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [189, 0, 204]] {
                 let [y, u, v] = RgbToYuv::new(colorimetry).convert(color);
-                let to_rgb = colorimetry::YuvToRgb::new(colorimetry);
+                let to_rgb = yuv_to_rgb(colorimetry);
                 let back = to_rgb.convert(y, to_rgb.chroma(u, v));
                 for c in 0..3 {
                     assert!(back[c].abs_diff(color[c]) <= 2, "{matrix:?} {range:?}: {color:?} -> {back:?}");
