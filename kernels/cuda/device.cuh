@@ -107,6 +107,7 @@ DEVICE f32 reciprocal_fast(f32 x) {
 
 DEVICE f32 root_reciprocal(f32 x) { return rsqrtf(x); }
 DEVICE f32 error_function(f32 x) { return erff(x); }
+DEVICE f32 larger(f32 a, f32 b) { return fmaxf(a, b); }
 
 // Each rounded by itself: never one fused operation.
 DEVICE f32 multiply_rounded(f32 a, f32 b) { return __fmul_rn(a, b); }
@@ -245,10 +246,9 @@ DEVICE T smaller(T a, T b) {
     return a < b ? a : b;
 }
 
-template <class T>
-DEVICE T larger(T a, T b) {
-    return a < b ? b : a;
-}
+DEVICE i32 larger(i32 a, i32 b) { return a < b ? b : a; }
+
+DEVICE f32 minus_infinity() { return float_of(0xFF800000); }
 
 // Sum, or largest, over the lanes of a warp; all get it.
 DEVICE f32 warp_sum(f32 x) {
@@ -264,6 +264,9 @@ struct F16 {
     static DEVICE f32 low(u32 pair) { return f16_value(pair & 0xFFFF); }
     static DEVICE f32 high(u32 pair) { return f16_value(pair >> 16); }
 
+    // What queries are multiplied by before their products with keys.
+    static constexpr f32 HEADROOM = 1.0f;
+
     // d += a b over DEPTH steps of 16: a[i] and b[2 i].
     template <u32 DEPTH>
     static DEVICE void multiply(f32 (&d)[4], const u32 (&a)[DEPTH][4], const u32 (&b)[2 * DEPTH]) {
@@ -271,11 +274,14 @@ struct F16 {
     }
 };
 
-// The same with sums in float16 within those steps, which are at most 64 of depth, and in float32 between them.
+// The same with sums in float16 within those steps, which are at most 80 of depth, and in float32 between them.
 struct F16Promoted : F16 {
+    // Float16 ends at 65504, and a power of two costs no precision.
+    static constexpr f32 HEADROOM = 0.125f;
+
     template <u32 DEPTH>
     static DEVICE void multiply(f32 (&d)[4], const u32 (&a)[DEPTH][4], const u32 (&b)[2 * DEPTH]) {
-        static_assert(DEPTH <= 4, "errors of float16 sums grow with their length");
+        static_assert(DEPTH <= 5, "errors of float16 sums grow with their length");
         u32 sum[2] = {0, 0};
         UNROLL for (u32 i = 0; i < DEPTH; i++) multiply_f16_in_f16(sum, a[i], b + 2 * i);
         UNROLL for (u32 i = 0; i < 2; i++) {
@@ -292,6 +298,8 @@ struct Bf16 {
     static DEVICE f32 value(u32 bits) { return bf16_value(bits); }
     static DEVICE f32 low(u32 pair) { return float_of(pair << 16); }
     static DEVICE f32 high(u32 pair) { return float_of(pair & 0xFFFF0000u); }
+
+    static constexpr f32 HEADROOM = 1.0f;
 
     template <u32 DEPTH>
     static DEVICE void multiply(f32 (&d)[4], const u32 (&a)[DEPTH][4], const u32 (&b)[2 * DEPTH]) {

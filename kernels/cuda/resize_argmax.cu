@@ -53,9 +53,6 @@ struct Taps {
     }
 };
 
-// Minus infinity, which wins over nothing.
-DEVICE f32 lowest() { return float_of(0xFF800000u); }
-
 // A lane's classes, from `first` on, of source row `y` at a column of labels.
 DEVICE void stretch(const ResizeArgmax &p, u32 y, const Taps &column, u32 first, f32 (&values)[VALUES]) {
     const f32 *left = p.logits + (u64(y) * p.width + column.index[0]) * p.stride;
@@ -69,7 +66,7 @@ DEVICE void stretch(const ResizeArgmax &p, u32 y, const Taps &column, u32 first,
         }
         const f32 blended[4] = {column.blend(a.x, b.x), column.blend(a.y, b.y), column.blend(a.z, b.z),
                                 column.blend(a.w, b.w)};
-        UNROLL for (u32 i = 0; i < 4; i++) values[4 * v + i] = at + i < p.classes ? blended[i] : lowest();
+        UNROLL for (u32 i = 0; i < 4; i++) values[4 * v + i] = at + i < p.classes ? blended[i] : minus_infinity();
     }
 }
 
@@ -87,7 +84,7 @@ DEVICE void label_rows(const ResizeArgmax &p) {
     u32 held[2] = {~0u, ~0u};
     for (u32 y = first_row; y < last_row; y++) {
         const Taps row(y, p.height, p.full_height, p.step_y);
-        f32 best = lowest();
+        f32 best = minus_infinity();
         u32 winner = 0;
         for (u32 chunk = 0; chunk < p.classes; chunk += CHUNK) {
             const u32 first = chunk + lane * 4;

@@ -1,5 +1,7 @@
 //! Frames to patches on the device: equal to the naive twins one after the other, in every layout.
+
 #![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 
@@ -73,92 +75,92 @@ fn check(stream: &Stream, case: Case) {
 /// Of several sizes, filters and all the rest one after the other: every layout meets every filter at some sizes.
 #[test]
 fn equals_the_naive_twins_on_ugly_sizes() {
-    let gpu = gpu::open();
-    let stream = Stream::new(&gpu).unwrap();
-    let from = [(1, 1), (1, 9), (9, 1), (2, 2), (5, 3), (61, 45), (33, 70), (64, 48), (97, 31), (32, 64)];
-    let to = [(16, 16), (32, 48), (64, 16), (48, 64)];
-    let filters = [Filter::Linear, Filter::Area, Filter::Cubic];
-    let mut tried = 0;
-    for (i, from) in from.into_iter().enumerate() {
-        for (j, to) in to.into_iter().enumerate() {
-            for (k, filter) in filters.into_iter().enumerate() {
-                for turn in 0..2 {
-                    let n = i * 3 + j * 5 + k + turn * 7;
-                    let (name, layout) = LAYOUTS[n % LAYOUTS.len()];
-                    println!("{name} {from:?} {filter:?} {to:?}");
-                    check(
-                        &stream,
-                        Case {
-                            layout,
-                            filter,
-                            precision: [Precision::F16, Precision::Bf16, Precision::F16Promoted][n % 3],
-                            from,
-                            to,
-                            canvas: to,
-                            padding: [0, 5, 1, 64][n % 4],
-                            to_rgb: [LIMITED_601, FULL_709][(i + turn) % 2],
-                        },
-                    );
-                    tried += 1;
+    gpu::each_device(|stream| {
+        let from = [(1, 1), (1, 9), (9, 1), (2, 2), (5, 3), (61, 45), (33, 70), (64, 48), (97, 31), (32, 64)];
+        let to = [(16, 16), (32, 48), (64, 16), (48, 64)];
+        let filters = [Filter::Linear, Filter::Area, Filter::Cubic];
+        let mut tried = 0;
+        for (i, from) in from.into_iter().enumerate() {
+            for (j, to) in to.into_iter().enumerate() {
+                for (k, filter) in filters.into_iter().enumerate() {
+                    for turn in 0..2 {
+                        let n = i * 3 + j * 5 + k + turn * 7;
+                        let (name, layout) = LAYOUTS[n % LAYOUTS.len()];
+                        println!("{name} {from:?} {filter:?} {to:?}");
+                        check(
+                            stream,
+                            Case {
+                                layout,
+                                filter,
+                                precision: [Precision::F16, Precision::Bf16, Precision::F16Promoted][n % 3],
+                                from,
+                                to,
+                                canvas: to,
+                                padding: [0, 5, 1, 64][n % 4],
+                                to_rgb: [LIMITED_601, FULL_709][(i + turn) % 2],
+                            },
+                        );
+                        tried += 1;
+                    }
                 }
             }
         }
-    }
-    println!("{tried} frames");
+        println!("{tried} frames");
+    });
 }
 
 #[test]
 fn a_frame_may_be_smaller_than_its_canvas() {
-    let gpu = gpu::open();
-    let stream = Stream::new(&gpu).unwrap();
-    for (i, from) in [(1, 1), (31, 17), (32, 32), (33, 47), (15, 64)].into_iter().enumerate() {
-        for (j, (_, layout)) in LAYOUTS.into_iter().enumerate() {
-            // At its own size, and resized to part of the canvas.
-            let to = if (i + j) % 3 == 0 { (from.0.div_ceil(2), from.1) } else { from };
-            let canvas = (from.0.next_multiple_of(32), from.1.next_multiple_of(32));
-            let filter = [Filter::Linear, Filter::Area][j % 2];
-            let (precision, to_rgb) = (Precision::F16, LIMITED_601);
-            check(&stream, Case { layout, filter, precision, from, to, canvas, padding: 3, to_rgb });
+    gpu::each_device(|stream| {
+        for (i, from) in [(1usize, 1usize), (31, 17), (32, 32), (33, 47), (15, 64)].into_iter().enumerate() {
+            for (j, (_, layout)) in LAYOUTS.into_iter().enumerate() {
+                // At its own size, and resized to part of the canvas.
+                let to = if (i + j) % 3 == 0 { (from.0.div_ceil(2), from.1) } else { from };
+                let canvas = (from.0.next_multiple_of(32), from.1.next_multiple_of(32));
+                let filter = [Filter::Linear, Filter::Area][j % 2];
+                let (precision, to_rgb) = (Precision::F16, LIMITED_601);
+                check(stream, Case { layout, filter, precision, from, to, canvas, padding: 3, to_rgb });
+            }
         }
-    }
+    });
 }
 
 /// Sizes with each kind of areas: whole pixels, 2 x 2 of them, fractions, and both sides growing or one.
 #[test]
 fn every_arithmetic_of_areas_is_met() {
-    let gpu = gpu::open();
-    let stream = Stream::new(&gpu).unwrap();
-    for (from, to) in [
-        ((96, 64), (48, 32)),
-        ((96, 64), (32, 16)),
-        ((96, 64), (96, 32)),
-        ((320, 180), (48, 64)),
-        ((100, 20), (48, 64)),
-        ((40, 100), (48, 64)),
-        ((700, 500), (16, 16)),
-    ] {
-        for (_, layout) in [LAYOUTS[0], LAYOUTS[1]] {
-            for filter in [Filter::Area, Filter::Cubic, Filter::Linear] {
-                let (precision, to_rgb, padding) = (Precision::Bf16, FULL_709, 7);
-                check(&stream, Case { layout, filter, precision, from, to, canvas: to, padding, to_rgb });
+    gpu::each_device(|stream| {
+        for (from, to) in [
+            ((96, 64), (48, 32)),
+            ((96, 64), (32, 16)),
+            ((96, 64), (96, 32)),
+            ((320, 180), (48, 64)),
+            ((100, 20), (48, 64)),
+            ((40, 100), (48, 64)),
+            ((700, 500), (16, 16)),
+        ] {
+            for (_, layout) in [LAYOUTS[0], LAYOUTS[1]] {
+                for filter in [Filter::Area, Filter::Cubic, Filter::Linear] {
+                    let (precision, to_rgb, padding) = (Precision::Bf16, FULL_709, 7);
+                    check(stream, Case { layout, filter, precision, from, to, canvas: to, padding, to_rgb });
+                }
             }
         }
-    }
+    });
 }
 
 #[test]
 #[should_panic(expected = "hold no 4 rows of 12")]
 fn a_plane_that_is_too_short_is_refused() {
-    let gpu = gpu::open();
-    let stream = Stream::new(&gpu).unwrap();
-    let (layout, size) = (LAYOUTS[1].1, (4, 4));
-    let mut frame = noise(layout, size, 0);
-    frame[0].0.pop();
-    let device = upload(&gpu, &stream, &frame);
-    let planes = planes(&device);
-    let frame = Frame { layout, width: 4, height: 4, planes: &planes, to_rgb: LIMITED_601 };
-    let tables = ResizeTables::new(&stream, Filter::Linear, size, (16, 16)).unwrap();
-    let kernels = Patches::new(&stream, Precision::F16, MEAN, STD).unwrap();
-    let mut out = Buffer::new(&gpu, 3 * 256).unwrap();
-    let _ = kernels.run(&stream, frame, &tables, (16, 16), out.slice_mut(..));
+    gpu::each_device(|stream| {
+        let (layout, size) = (LAYOUTS[1].1, (4, 4));
+        let mut frame = noise(layout, size, 0);
+        frame[0].0.pop();
+        let device = upload(stream.gpu(), stream, &frame);
+        let planes = planes(&device);
+        let frame = Frame { layout, width: 4, height: 4, planes: &planes, to_rgb: LIMITED_601 };
+        let tables = ResizeTables::new(stream, Filter::Linear, size, (16, 16)).unwrap();
+        let kernels = Patches::new(stream, Precision::F16, MEAN, STD).unwrap();
+        let mut out = Buffer::new(stream.gpu(), 3 * 256).unwrap();
+        let _ = kernels.run(stream, frame, &tables, (16, 16), out.slice_mut(..));
+    });
 }

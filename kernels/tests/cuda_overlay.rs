@@ -1,5 +1,7 @@
 //! Labels painted onto frames on the device: every byte equal to the naive twin's, in every layout.
+
 #![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 
@@ -63,40 +65,40 @@ fn check(
 
 #[test]
 fn equals_the_naive_twin_on_ugly_sizes() {
-    let gpu = gpu::open();
-    let stream = Stream::new(&gpu).unwrap();
-    let sizes = [(1, 1), (1, 9), (9, 1), (2, 2), (3, 3), (61, 45), (33, 7), (64, 8), (65, 9), (377, 5)];
-    for (i, size) in sizes.into_iter().enumerate() {
-        for (name, layout) in LAYOUTS {
-            for (run, opacity) in [(1, 128), (7, 256), (40, 77)] {
-                check(&stream, name, layout, size, run, opacity + (i % 2) as u16 * (256 - opacity) / 2);
+    gpu::each_device(|stream| {
+        let sizes = [(1, 1), (1, 9), (9, 1), (2, 2), (3, 3), (61, 45), (33, 7), (64, 8), (65, 9), (377, 5)];
+        for (i, size) in sizes.into_iter().enumerate() {
+            for (name, layout) in LAYOUTS {
+                for (run, opacity) in [(1, 128), (7, 256), (40, 77)] {
+                    check(stream, name, layout, size, run, opacity + (i % 2) as u16 * (256 - opacity) / 2);
+                }
             }
         }
-    }
+    });
 }
 
 #[test]
 fn nothing_shown_changes_nothing() {
-    let gpu = gpu::open();
-    let stream = Stream::new(&gpu).unwrap();
-    for (name, layout) in LAYOUTS {
-        check(&stream, name, layout, (37, 11), 1, 0);
-    }
+    gpu::each_device(|stream| {
+        for (name, layout) in LAYOUTS {
+            check(stream, name, layout, (37, 11), 1, 0);
+        }
+    });
 }
 
 #[test]
 #[should_panic(expected = "labels of 4 x 4")]
 fn labels_of_another_size_are_refused() {
-    let gpu = gpu::open();
-    let stream = Stream::new(&gpu).unwrap();
-    let layout = LAYOUTS[1].1;
-    let mut device = upload(&gpu, &stream, &noise(layout, (4, 4), 0));
-    let mut planes: Vec<PlaneMut<'_>> = device
-        .iter_mut()
-        .map(|plane| PlaneMut { bytes: plane.buffer.slice_mut(BEFORE..), stride: plane.stride })
-        .collect();
-    let canvas = Canvas { layout, width: 4, height: 4, planes: &mut planes };
-    let labels = Buffer::new(&gpu, 15).unwrap();
-    let tints = Tints::new(&stream, &tints(128)).unwrap();
-    let _ = Overlay::new(&gpu).unwrap().run(&stream, canvas, labels.slice(..), &tints);
+    gpu::each_device(|stream| {
+        let layout = LAYOUTS[1].1;
+        let mut device = upload(stream.gpu(), stream, &noise(layout, (4, 4), 0));
+        let mut planes: Vec<PlaneMut<'_>> = device
+            .iter_mut()
+            .map(|plane| PlaneMut { bytes: plane.buffer.slice_mut(BEFORE..), stride: plane.stride })
+            .collect();
+        let canvas = Canvas { layout, width: 4, height: 4, planes: &mut planes };
+        let labels = Buffer::new(stream.gpu(), 15).unwrap();
+        let tints = Tints::new(stream, &tints(128)).unwrap();
+        let _ = Overlay::new(stream.gpu()).unwrap().run(stream, canvas, labels.slice(..), &tints);
+    });
 }

@@ -1,10 +1,11 @@
 //! From a frame in the device's memory to the network's input as rows of patches: `cuda/frame.cu`. And a frame as kernels take it.
 
 use super::modules::Function;
-use super::{Buffer, CudaError, Gpu, Precision, Slice, SliceMut, Stream};
+use super::{Buffer, CudaError, Gpu, Precision, Slice, SliceMut, Stream, number};
 use crate::Filter;
 use crate::cpu::product::PATCH;
 use crate::frame::{Layout, MAX_PLANES, YuvToRgb};
+use crate::image::MAX_SIDE;
 use crate::resize::{Arithmetic, Axis, Tables};
 
 /// A plane: rows of bytes, `stride` apart.
@@ -227,7 +228,11 @@ impl Pixels {
         height: usize,
         planes: impl ExactSizeIterator<Item = (u64, usize, usize)>,
     ) -> Self {
-        assert!(width > 0 && height > 0, "a frame of {width} x {height} pixels");
+        // Kernels count pixels in signed numbers too.
+        assert!(
+            (1..=MAX_SIDE).contains(&width) && (1..=MAX_SIDE).contains(&height),
+            "a frame of {width} x {height} pixels"
+        );
         assert_eq!(planes.len(), layout.planes(), "planes of a frame");
         let mut given = [(0, 0); MAX_PLANES];
         for (index, (pointer, len, stride)) in planes.enumerate() {
@@ -262,12 +267,6 @@ impl Pixels {
             unused: 0,
         }
     }
-}
-
-/// A size as kernels take it, in signed arithmetic too.
-pub(super) fn number(value: usize) -> u32 {
-    assert!(i32::try_from(value).is_ok(), "a size of {value}");
-    value as u32
 }
 
 /// Blocks along the second dimension of a grid.

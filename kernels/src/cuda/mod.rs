@@ -10,12 +10,14 @@
 
 #![allow(unsafe_code)] // Calls of the driver.
 
+pub mod attention;
 mod driver;
 mod error;
 pub mod frame;
 mod gpu;
 mod memory;
 mod modules;
+pub mod norm;
 pub mod overlay;
 pub mod product;
 pub mod resize_argmax;
@@ -56,6 +58,12 @@ impl Precision {
         }
     }
 
+    /// Whether a device has it.
+    pub(crate) fn check(self, found: Capability) -> Result<(), CudaError> {
+        let missing = self == Precision::Bf16 && found < Capability::AMPERE;
+        if missing { Err(CudaError::NoBf16 { found }) } else { Ok(()) }
+    }
+
     /// The stored form of a value.
     pub fn encode(self, value: f32) -> u16 {
         match self {
@@ -71,4 +79,16 @@ impl Precision {
             Precision::Bf16 => half::bf16::from_bits(bits).to_f32(),
         }
     }
+}
+
+/// A size as the kernels take it.
+fn number(value: usize) -> u32 {
+    assert!(u32::try_from(value).is_ok(), "a size of {value}");
+    value as u32
+}
+
+/// An address as the kernels' wide loads need it.
+fn aligned(pointer: u64) -> u64 {
+    assert!(pointer.is_multiple_of(16), "an address that is no multiple of 16 bytes");
+    pointer
 }

@@ -18,7 +18,8 @@ macro_rules! embedded {
     };
 }
 
-const EMBEDDED: [(&str, &str, &str); 4] = embedded!["frame", "overlay", "product", "resize_argmax"];
+const EMBEDDED: [(&str, &str, &str); 8] =
+    embedded!["attention", "frame", "instance_norm", "norm", "overlay", "product", "resize_argmax", "rotary"];
 
 /// The modules loaded into a context.
 #[derive(Debug, Default)]

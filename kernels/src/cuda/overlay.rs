@@ -1,8 +1,8 @@
 //! Labels painted over their frame in the device's memory: `cuda/overlay.cu`.
 
-use super::frame::{Pixels, PlaneMut, number, rows_of_blocks};
+use super::frame::{Pixels, PlaneMut, rows_of_blocks};
 use super::modules::Function;
-use super::{Buffer, CudaError, Gpu, Slice, Stream};
+use super::{Buffer, CudaError, Gpu, Slice, Stream, number};
 use crate::frame::{Layout, Tint};
 
 /// Pixels, or blocks that share a sample of chroma, of a block of threads, as in `cuda/overlay.cu`.

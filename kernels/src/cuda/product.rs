@@ -3,7 +3,9 @@
 //! ConvTranspose2d with kernel 4, stride 2 and padding 1 is four products of one kernel: see there.
 
 use super::modules::Function;
-use super::{Capability, CudaError, Gpu, Plain, Precision, Properties, Slice, SliceMut, Stream};
+use super::{
+    Capability, CudaError, Gpu, Plain, Precision, Properties, Slice, SliceMut, Stream, aligned, number,
+};
 
 /// Which part of a product a block computes. `cuda/product.cu` has the same sizes under the same names.
 #[derive(Debug)]
@@ -157,9 +159,7 @@ impl Products {
     /// [`CudaError::NoBf16`], or if the kernels can't be found.
     pub fn new(gpu: &Gpu, precision: Precision) -> Result<Self, CudaError> {
         let Properties { capability, multiprocessors, shared_memory_of_block, .. } = *gpu.properties();
-        if precision == Precision::Bf16 && capability < Capability::AMPERE {
-            return Err(CudaError::NoBf16 { found: capability });
-        }
+        precision.check(capability)?;
         let _entered = gpu.enter()?;
         let mut kernels = Vec::new();
         for tile in &TILES {
@@ -180,6 +180,21 @@ impl Products {
     /// The precision.
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// Rows and columns of each tile that the device can run.
+    pub fn tiles(&self) -> Vec<[u32; 2]> {
+        self.kernels.iter().map(|(tile, ..)| [tile.rows, tile.columns]).collect()
+    }
+
+    /// Without all tiles but one, to test or to time it.
+    ///
+    /// # Panics
+    /// If the device can't run it.
+    pub fn limited_to(mut self, [rows, columns]: [u32; 2]) -> Self {
+        self.kernels.retain(|(tile, ..)| tile.rows == rows && tile.columns == columns);
+        assert!(!self.kernels.is_empty(), "no tile of {rows} x {columns}");
+        self
     }
 
     /// The kernel with which a product is probably done first: blocks go over the multiprocessors in waves.
@@ -395,15 +410,4 @@ pub fn deconv_weights<T: Copy>(weights: &[T], channels: usize, columns: usize) -
         out.extend((0..channels).map(|channel| weights[(channel * columns + column) * 16 + 4 * y + x]));
     }
     out
-}
-
-fn number(value: usize) -> u32 {
-    assert!(u32::try_from(value).is_ok(), "product: a size of {value}");
-    value as u32
-}
-
-/// An address as the kernels need them.
-fn aligned(pointer: u64) -> u64 {
-    assert!(pointer.is_multiple_of(16), "product: an address that is no multiple of 16 bytes");
-    pointer
 }

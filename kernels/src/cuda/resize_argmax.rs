@@ -1,8 +1,8 @@
 //! Labels at the frame's size from the network's logits: `cuda/resize_argmax.cu`.
 
-use super::frame::{number, rows_of_blocks};
+use super::frame::rows_of_blocks;
 use super::modules::Function;
-use super::{CudaError, Gpu, Slice, SliceMut, Stream};
+use super::{CudaError, Gpu, Slice, SliceMut, Stream, aligned, number};
 use crate::LabelWindow;
 
 /// Columns and rows of labels of a block, and its threads, as in `cuda/resize_argmax.cu`.
@@ -79,7 +79,6 @@ impl ResizeArgmax {
         assert!(classes <= stride && stride.is_multiple_of(4), "{classes} classes every {stride} values");
         assert!(height > 0 && width > 0, "logits of {width} x {height} pixels");
         assert_eq!(values.len(), height * width * stride, "length of logits [{height}, {width}, {stride}]");
-        assert!(values.pointer.is_multiple_of(16), "logits at an address that is no multiple of 16 bytes");
         let LabelWindow { full_height, full_width, height: rows, width: columns } = window;
         assert!(
             (1..=full_height).contains(&rows) && (1..=full_width).contains(&columns),
@@ -87,7 +86,7 @@ impl ResizeArgmax {
         );
         assert_eq!(out.len(), rows * columns, "bytes of {columns} x {rows} labels");
         let arguments = Arguments {
-            logits: values.pointer,
+            logits: aligned(values.pointer),
             labels: out.pointer,
             classes: number(classes),
             stride: number(stride),

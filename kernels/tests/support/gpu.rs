@@ -1,10 +1,125 @@
-//! The device that tests of the CUDA kernels run on.
+//! Devices for the tests of the CUDA kernels: the stand-in for the driver, on which kernels run on the processor, or a card's own
+//! driver where `SAPIENS_TEST_CUDA` is set.
+#![allow(unsafe_code, reason = "a library is opened by its path")]
+#![allow(clippy::unwrap_used, reason = "test code")]
 
-use std::sync::Arc;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Once};
 
-use sapiens_kernels::cuda::Gpu;
+use sapiens_kernels::cuda::{Buffer, CudaError, Gpu, Plain, Precision, Stream};
 
-/// The first device of the driver that the loader finds.
-pub fn open() -> Arc<Gpu> {
-    Gpu::open(0).unwrap()
+/// What the stand-in's devices are: Turing; A100, with much shared memory; GeForce's Ampere, with little.
+const CAPABILITIES: &str = "7.5,8.0,8.6";
+
+/// Lets whoever asks for the driver get the stand-in.
+fn stand_in() {
+    static OPENED: Once = Once::new();
+    OPENED.call_once(|| {
+        if std::env::var_os("SAPIENS_TEST_CUDA").is_some() {
+            return;
+        }
+        let test = std::env::current_exe().unwrap();
+        let library = test.with_file_name("libsapiens_stand_in.so");
+        assert!(library.exists(), "{} is not there: cargo build -p sapiens-stand-in", library.display());
+        let path = CString::new(library.as_os_str().as_bytes()).unwrap();
+        // SAFETY: all tests come here first, and nobody reads the environment meanwhile. The library is ours.
+        let handle = unsafe {
+            std::env::set_var("SAPIENS_STAND_IN_CAPABILITY", CAPABILITIES);
+            libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
+        };
+        assert!(!handle.is_null(), "{} can't be opened", library.display());
+    });
+}
+
+/// All devices.
+pub fn all() -> Vec<Arc<Gpu>> {
+    stand_in();
+    let open = |index| match Gpu::open(index) {
+        Ok(gpu) => Some(gpu),
+        Err(CudaError::NoDevice { count, .. }) if count > 0 => None,
+        Err(error) => panic!("GPU {index}: {error}"),
+    };
+    (0..).map_while(open).collect()
+}
+
+/// Runs a check on every device.
+pub fn each_device(mut check: impl FnMut(&Stream)) {
+    for gpu in all() {
+        check(&Stream::new(&gpu).unwrap());
+    }
+}
+
+/// Runs a check with every precision that each device has.
+pub fn each(mut check: impl FnMut(&Stream, Precision)) {
+    for gpu in all() {
+        let stream = Stream::new(&gpu).unwrap();
+        for precision in [Precision::F16, Precision::F16Promoted, Precision::Bf16] {
+            let turing = gpu.properties().capability.major < 8;
+            if precision != Precision::Bf16 || !turing {
+                check(&stream, precision);
+            }
+        }
+    }
+}
+
+/// Values on the device.
+pub fn upload<T: Plain>(stream: &Stream, values: &[T]) -> Buffer<T> {
+    let mut buffer = Buffer::new(stream.gpu(), values.len()).unwrap();
+    stream.upload(values, buffer.slice_mut(..)).unwrap();
+    buffer
+}
+
+/// Room on the device, all bits of which are set: no number in any type.
+pub fn poisoned<T: Plain>(stream: &Stream, len: usize) -> Buffer<T> {
+    let mut buffer = Buffer::new(stream.gpu(), len).unwrap();
+    stream.fill(buffer.slice_mut(..), 0xFF).unwrap();
+    buffer
+}
+
+/// Values from the device.
+pub fn download<T: Plain + Default>(stream: &Stream, buffer: &Buffer<T>) -> Vec<T> {
+    let mut values = vec![T::default(); buffer.len()];
+    stream.download(buffer.slice(..), &mut values).unwrap();
+    values
+}
+
+/// Stored values from the device.
+pub fn download_stored(stream: &Stream, precision: Precision, buffer: &Buffer<u16>) -> Vec<f32> {
+    download(stream, buffer).into_iter().map(|bits| precision.decode(bits)).collect()
+}
+
+/// Generated values on the device, and the same as the device has them.
+pub fn generated(
+    stream: &Stream,
+    precision: Precision,
+    name: &str,
+    shape: &[usize],
+) -> (Buffer<u16>, Vec<f32>) {
+    stored(stream, precision, &super::generated(name, shape, 6))
+}
+
+/// Values on the device as it stores them, and the same.
+pub fn stored(stream: &Stream, precision: Precision, values: &[f32]) -> (Buffer<u16>, Vec<f32>) {
+    let bits: Vec<u16> = values.iter().map(|&value| precision.encode(value)).collect();
+    let exact = bits.iter().map(|&bits| precision.decode(bits)).collect();
+    (upload(stream, &bits), exact)
+}
+
+/// Half a unit of the last place that a stored value has, relative to it.
+pub fn rounding(precision: Precision) -> f32 {
+    match precision {
+        Precision::F16 | Precision::F16Promoted => 1.0 / 2048.0,
+        Precision::Bf16 => 1.0 / 256.0,
+    }
+}
+
+/// How far a sum of products may be off, relative to the sum of their absolute values.
+pub fn sum_error(precision: Precision) -> f32 {
+    match precision {
+        // A few roundings of float32.
+        Precision::F16 | Precision::Bf16 => 2e-6,
+        // Roundings of float16, one for each step of 16.
+        Precision::F16Promoted => 1e-3,
+    }
 }

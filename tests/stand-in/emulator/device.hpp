@@ -69,6 +69,7 @@ DEVICE f32 exp2_fast(f32 x) { return exp2f(x); }
 DEVICE f32 reciprocal_fast(f32 x) { return 1.0f / x; }
 DEVICE f32 root_reciprocal(f32 x) { return 1.0f / sqrtf(x); }
 DEVICE f32 error_function(f32 x) { return erff(x); }
+DEVICE f32 larger(f32 a, f32 b) { return fmaxf(a, b); }
 
 // Each rounded by itself: never one fused operation.
 DEVICE f32 multiply_rounded(f32 a, f32 b) { return a * b; }
