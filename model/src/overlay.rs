@@ -26,9 +26,9 @@ pub fn paint_overlay(
     if opacity <= 0.0 {
         return Ok(());
     }
+    let blend = Blend { tints: tints(info, palette, opacity) };
     match info.format.layout() {
         Layout::Packed(packed) => {
-            let blend = Blend::new(palette, opacity, |color| color);
             for y in 0..info.height {
                 let row = frame.row_mut(0, y);
                 match packed.step {
@@ -38,19 +38,31 @@ pub fn paint_overlay(
             }
         }
         Layout::Gray => {
-            let to_yuv = RgbToYuv::new(info.colorimetry);
-            let blend = Blend::new(palette, opacity, |color| to_yuv.convert(color));
             for y in 0..info.height {
                 luma_row(&blend, frame.row_mut(0, y), labels.row(y), 0, 1);
             }
         }
-        Layout::Yuv(yuv) => {
-            let to_yuv = RgbToYuv::new(info.colorimetry);
-            let blend = Blend::new(palette, opacity, |color| to_yuv.convert(color));
-            paint_yuv(&blend, frame, labels, yuv);
-        }
+        Layout::Yuv(yuv) => paint_yuv(&blend, frame, labels, yuv),
     }
     Ok(())
+}
+
+/// What each label does to a frame's components.
+pub(crate) fn tints(info: FrameInfo, palette: &Palette, opacity: f64) -> [Tint; 256] {
+    // The cast turns NaN into 0.
+    let alpha = (opacity.clamp(0.0, 1.0) * f64::from(OPAQUE)).round() as u16;
+    let to_yuv = RgbToYuv::new(info.colorimetry);
+    let packed = matches!(info.format.layout(), Layout::Packed(_));
+    std::array::from_fn(|label| {
+        let label = label as u8;
+        if palette.is_shown(label) {
+            let color = palette.color(label);
+            let color = if packed { color } else { to_yuv.convert(color) };
+            Tint { keep: OPAQUE - alpha, add: color.map(|part| u16::from(part) * alpha) }
+        } else {
+            Tint { keep: OPAQUE, add: [0; 3] }
+        }
+    })
 }
 
 fn paint_yuv(blend: &Blend, frame: &mut FrameViewMut<'_>, labels: &LabelMap, yuv: Yuv) {
@@ -102,21 +114,6 @@ fn mix(value: u8, keep: u16, add: u16) -> u8 {
 }
 
 impl Blend {
-    fn new(palette: &Palette, opacity: f64, convert: impl Fn([u8; 3]) -> [u8; 3]) -> Self {
-        // The cast turns NaN into 0.
-        let alpha = (opacity.clamp(0.0, 1.0) * f64::from(OPAQUE)).round() as u16;
-        let tints = std::array::from_fn(|label| {
-            let label = label as u8;
-            if palette.is_shown(label) {
-                let color = convert(palette.color(label));
-                Tint { keep: OPAQUE - alpha, add: color.map(|part| u16::from(part) * alpha) }
-            } else {
-                Tint { keep: OPAQUE, add: [0; 3] }
-            }
-        });
-        Self { tints }
-    }
-
     /// The label's tint; none if it leaves pixels as they are.
     fn tint(&self, label: u8) -> Option<Tint> {
         let tint = self.tints[usize::from(label)];
