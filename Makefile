@@ -3,7 +3,7 @@
 
 CARGO ?= cargo
 # One set of features for everything, so that burn is compiled once.
-FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size
+FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size,sapiens-kernels/cuda-check
 SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
 export SAPIENSSEG_CLIPS
 SAPIENSSEG_CUDA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/cuda

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what building and testing need: a C linker, GStreamer 1.22 or newer with its headers, and the elements
+# Installs what building and testing need: C and C++ compilers, GStreamer 1.22 or newer with its headers, and the elements
 # that tests and examples put around ours. Does nothing where everything is there. Debian 12/13, Ubuntu 24.04.
 set -eu
 
@@ -11,7 +11,7 @@ if ! command -v "${CARGO:-cargo}" >/dev/null 2>&1; then
 fi
 
 needed() {
-    command -v cc >/dev/null 2>&1 &&
+    command -v cc >/dev/null 2>&1 && command -v c++ >/dev/null 2>&1 &&
         command -v gst-launch-1.0 >/dev/null 2>&1 &&
         pkg-config --exists 'gstreamer-1.0 >= 1.22' 'gstreamer-video-1.0 >= 1.22' 'gstreamer-check-1.0 >= 1.22' 2>/dev/null &&
         gst-inspect-1.0 --exists vp8enc && gst-inspect-1.0 --exists webmmux && gst-inspect-1.0 --exists avdec_h264 &&
@@ -23,7 +23,7 @@ needed && exit 0
 
 if ! command -v apt-get >/dev/null 2>&1; then
     say "GStreamer 1.22 or newer with headers (gstreamer-1.0, gstreamer-video-1.0, gstreamer-check-1.0), its tools,"
-    say "base, good and libav plugins, PyGObject and a C compiler are needed: please install them"
+    say "base, good and libav plugins, PyGObject and C and C++ compilers are needed: please install them"
     exit 1
 fi
 
@@ -33,10 +33,10 @@ if [ "$(id -u)" -ne 0 ]; then
     root="sudo"
 fi
 
-say "installing GStreamer and a C compiler"
+say "installing GStreamer and compilers"
 $root apt-get update -qq
 $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    gcc libc6-dev pkg-config python3 python3-pip python3-gi gir1.2-gst-plugins-base-1.0 \
+    gcc g++ libc6-dev pkg-config python3 python3-pip python3-gi gir1.2-gst-plugins-base-1.0 \
     libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev \
     gstreamer1.0-tools gstreamer1.0-x gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-libav >/dev/null
 

@@ -15,6 +15,8 @@ fn padded(shape: QkvShape, scale: f32) -> Vec<f32> {
     let QkvShape { tokens, head_dim, head_stride, .. } = shape;
     let vectors = tokens * shape.stride() / head_stride;
     let values = support::generated("qkv", &[vectors, head_dim, 1], 6);
+    // Of the same spread, whatever the head's length.
+    let scale = scale * (head_dim as f32).sqrt();
     let mut out = vec![0.0; vectors * head_stride];
     for (to, from) in out.chunks_exact_mut(head_stride).zip(values.chunks_exact(head_dim)) {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = from * scale);
@@ -34,8 +36,8 @@ fn heads(shape: QkvShape, values: &[f32], first: usize, count: usize) -> Vec<f32
 
 fn check_attention(stream: &Stream, precision: Precision, shape: QkvShape) {
     let QkvShape { tokens, heads: count, kv_heads, head_dim, head_stride } = shape;
-    // Scores of a few units: shares that differ by orders of magnitude.
-    let (qkv, exact) = gpu::stored(stream, precision, &padded(shape, 40.0));
+    // Scores from -8 to 8: shares that differ by orders of magnitude.
+    let (qkv, exact) = gpu::stored(stream, precision, &padded(shape, 1.5));
     let attention = Attention::new(stream.gpu(), precision, head_dim).unwrap();
     let mut out = gpu::poisoned(stream, tokens * count * head_stride);
     attention.run(stream, shape, qkv.slice(..), out.slice_mut(..)).unwrap();
@@ -45,8 +47,8 @@ fn check_attention(stream: &Stream, precision: Precision, shape: QkvShape) {
         .map(|(first, count)| heads(shape, &exact, first, count));
     let expected =
         reference::attention(&q, &k, &v, reference::AttentionShape { heads: count, kv_heads, head_dim });
-    // Values are up to 1.8 large. Probabilities and results are rounded once each; scores of up to 20 that are summed in
-    // float16 are off by a hundredth.
+    // Values are up to 2.6 large. Shares and results are rounded once each; scores that are summed in float16 are off by up to a
+    // hundredth, and the shares with them.
     let tolerance = match precision {
         Precision::F16 => 4e-3,
         Precision::F16Promoted => 4e-2,
@@ -108,7 +110,8 @@ fn large_scores_choose_one_key() {
         let mut out = gpu::poisoned(stream, shape.tokens * 64);
         attention.run(stream, shape, qkv.slice(..), out.slice_mut(..)).unwrap();
         let actual = gpu::download_stored(stream, precision, &out);
-        assert!(actual.iter().all(|&x| x == 77.0), "{precision:?}: {:?}", &actual[..4]);
+        // Of a score of 29000 the exponent is known to a thousandth, and so is the share.
+        assert!(actual.iter().all(|&x| (x - 77.0).abs() < 0.3), "{precision:?}: {:?}", &actual[..4]);
     });
 }
 
@@ -128,7 +131,7 @@ fn norms_and_rotation_agree_with_the_naive_ones() {
                 head_dim,
                 head_stride: head_dim.next_multiple_of(8),
             };
-            let (mut qkv, exact) = gpu::stored(stream, precision, &padded(shape, 20.0));
+            let (mut qkv, exact) = gpu::stored(stream, precision, &padded(shape, 3.0));
             let tables = reference::RopeTables::new(grid.0, grid.1, &reference::rope_periods(head_dim));
             let half = |table: &[f32]| -> Vec<f32> {
                 table.chunks_exact(head_dim).flat_map(|angles| angles[..head_dim / 2].to_vec()).collect()

@@ -22,6 +22,8 @@ pub mod overlay;
 pub mod product;
 pub mod resize_argmax;
 mod stream;
+#[cfg(feature = "cuda-check")]
+pub mod words;
 
 pub use error::CudaError;
 pub use gpu::{Capability, Gpu, Properties};

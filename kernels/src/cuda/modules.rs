@@ -9,8 +9,8 @@ use super::{Capability, CudaError};
 
 /// The PTX of each file in `kernels/cuda`, for Turing and for everything later, with the zero at its end that the driver wants.
 macro_rules! embedded {
-    ($($name:literal),*) => {
-        [$((
+    ($($(#[$condition:meta])? $name:literal),*) => {
+        [$($(#[$condition])? (
             $name,
             concat!(include_str!(concat!("../../cuda/ptx/compute_75/", $name, ".ptx")), "\0"),
             concat!(include_str!(concat!("../../cuda/ptx/compute_80/", $name, ".ptx")), "\0"),
@@ -18,8 +18,18 @@ macro_rules! embedded {
     };
 }
 
-const EMBEDDED: [(&str, &str, &str); 8] =
-    embedded!["attention", "frame", "instance_norm", "norm", "overlay", "product", "resize_argmax", "rotary"];
+const EMBEDDED: &[(&str, &str, &str)] = &embedded![
+    "attention",
+    "frame",
+    "instance_norm",
+    "norm",
+    "overlay",
+    "product",
+    "resize_argmax",
+    "rotary",
+    #[cfg(feature = "cuda-check")]
+    "words"
+];
 
 /// The modules loaded into a context.
 #[derive(Debug, Default)]
@@ -44,7 +54,7 @@ impl Modules {
     /// Loads all of them into the current context.
     pub(super) fn load(capability: Capability) -> Result<Self, CudaError> {
         let mut modules = Self::default();
-        for (name, turing, later) in EMBEDDED {
+        for &(name, turing, later) in EMBEDDED {
             let ptx = if capability < Capability::AMPERE { turing } else { later };
             let mut module = std::ptr::null_mut();
             // SAFETY: the text ends with a zero.

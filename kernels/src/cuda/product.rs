@@ -315,11 +315,15 @@ impl Products {
             weights.len() >= phases * columns * depth,
             "product: weights of {columns} columns of {depth}"
         );
-        let (mut scale, mut moments) = (0, 0);
+        let (mut scale, mut moments, mut group) = (0, 0, 4);
         let (code, out, used) = match then {
             Then::Store(out) => (0, out.anything(), columns),
             Then::Gelu(out) => (1, out.anything(), columns),
-            Then::SwiGlu(out) => (2, out.anything(), columns / 2),
+            Then::SwiGlu(out) => {
+                // Two of them are stored at once, of others four.
+                group = 2;
+                (2, out.anything(), columns / 2)
+            }
             Then::Add(out, by) => {
                 if let Some(by) = by {
                     assert!(by.len() >= columns, "product: {} scales", by.len());
@@ -338,7 +342,7 @@ impl Products {
         };
         let Destination { pointer, len, stride } = out;
         assert!(
-            stride >= used && stride.is_multiple_of(4),
+            stride >= used && stride.is_multiple_of(group),
             "product: results of {used} values {stride} apart"
         );
         assert!(rows == 0 || len >= (phases * rows - 1) * stride + used, "product: room for {len} results");

@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUfunction_attribute as Attribute;
 
 use crate::call::normal;
 use crate::device::Device;
-use crate::driver::Driver;
+use crate::driver::{Driver, State};
 use crate::emulator::{Arguments, Launch};
 use crate::error::{CUresult, Result};
 use crate::ffi::{Handle, In, Out};
@@ -39,11 +39,11 @@ extern "C" fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Hand
 #[unsafe(no_mangle)]
 extern "C" fn cuFuncSetAttribute(function: Handle, attribute: u32, value: i32) -> CUresult {
     normal("cuFuncSetAttribute", |driver| {
-        let most = Device::new(&driver.settings).shared_opt_in();
         let mut state = driver.state();
+        let device = device_of(&state, driver, function)?;
         let function = state.functions.get_mut(&function).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
         if attribute == Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32 {
-            let most = most.saturating_sub(function.kernel.entry.static_shared);
+            let most = device.shared_opt_in().saturating_sub(function.kernel.entry.static_shared);
             let wanted = usize::try_from(value).ok().filter(|wanted| *wanted <= most);
             function.dynamic_shared = wanted.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
             return Ok(());
@@ -83,12 +83,20 @@ extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     })
 }
 
+/// The device that a function's module was loaded for.
+fn device_of(state: &State, driver: &Driver, function: Handle) -> Result<Device> {
+    let function = state.functions.get(&function).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+    let context = state.contexts.get(&function.context).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
+    Ok(Device::new(&driver.settings, context.device))
+}
+
 fn occupancy(driver: &Driver, blocks: &Out<i32>, function: Handle, threads: i32, shared: usize) -> Result {
     let state = driver.state();
+    let device = device_of(&state, driver, function)?;
     let function = state.functions.get(&function).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
     let threads = u32::try_from(threads).ok().filter(|threads| *threads > 0);
     let threads = threads.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
-    blocks.set(function.blocks(&Device::new(&driver.settings), threads, shared) as i32)
+    blocks.set(function.blocks(&device, threads, shared) as i32)
 }
 
 #[unsafe(no_mangle)]
