@@ -7,8 +7,9 @@
 //
 // A block makes one patch, a thread two pixels that lie side by side: the 32 lanes of a warp write four rows of the patch, 128
 // bytes that follow each other for each colour. Neighbours read the same source pixels through the first-level cache; each is
-// converted anew by whoever needs it, a dozen integer operations, which is less than keeping it would take. What bounds it is the
-// number of bytes that are loaded one by one, about 12 for a value of `Linear` from NV12, and not memory: a frame is small.
+// converted anew by whoever needs it, a dozen integer operations, which is less than keeping it would take. What should bound
+// it, not measured, is the number of bytes that are loaded one by one, 12 for a pixel of `Linear` from NV12, and not memory: a
+// frame is small.
 #include "frame.cuh"
 
 // The source pixels of each of the resized image's columns, or rows.

@@ -85,8 +85,7 @@ fn equals_the_naive_twins_on_ugly_sizes() {
                 for (k, filter) in filters.into_iter().enumerate() {
                     for turn in 0..2 {
                         let n = i * 3 + j * 5 + k + turn * 7;
-                        let (name, layout) = LAYOUTS[n % LAYOUTS.len()];
-                        println!("{name} {from:?} {filter:?} {to:?}");
+                        let (_, layout) = LAYOUTS[n % LAYOUTS.len()];
                         check(
                             stream,
                             Case {

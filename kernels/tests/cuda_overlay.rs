@@ -66,7 +66,20 @@ fn check(
 #[test]
 fn equals_the_naive_twin_on_ugly_sizes() {
     gpu::each_device(|stream| {
-        let sizes = [(1, 1), (1, 9), (9, 1), (2, 2), (3, 3), (61, 45), (33, 7), (64, 8), (65, 9), (377, 5)];
+        let sizes = [
+            (1, 1),
+            (1, 9),
+            (9, 1),
+            (2, 2),
+            (3, 3),
+            (61, 45),
+            (33, 7),
+            (64, 8),
+            (65, 9),
+            (377, 5),
+            (34, 11),
+            (6, 40),
+        ];
         for (i, size) in sizes.into_iter().enumerate() {
             for (name, layout) in LAYOUTS {
                 for (run, opacity) in [(1, 128), (7, 256), (40, 77)] {
