@@ -246,6 +246,8 @@ DEVICE T smaller(T a, T b) {
     return a < b ? a : b;
 }
 
+DEVICE i32 larger(i32 a, i32 b) { return a < b ? b : a; }
+
 DEVICE f32 minus_infinity() { return float_of(0xFF800000); }
 
 // Sum, or largest, over the lanes of a warp; all get it.

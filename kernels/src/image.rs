@@ -74,7 +74,7 @@ impl<'a> ImageMut<'a> {
 }
 
 /// The longest side: positions are float32 with room for their fraction, offsets are 32 bits.
-const MAX_SIDE: usize = 1 << 20;
+pub(crate) const MAX_SIDE: usize = 1 << 20;
 
 fn assert_fits(len: usize, width: usize, height: usize, stride: usize) {
     assert!(

@@ -8,6 +8,7 @@
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+pub mod frame;
 pub mod image;
 pub mod reference;
 pub mod resize;

@@ -1,5 +1,7 @@
 //! Paints a label map over its frame, in the frame's own format. Knows frames and palettes, no engine.
 
+use sapiens_kernels::frame::Tint;
+
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::{Component, FrameInfo, FrameViewMut, Layout, Packed, RgbToYuv, Yuv};
 use crate::label_map::LabelMap;
@@ -24,9 +26,9 @@ pub fn paint_overlay(
     if opacity <= 0.0 {
         return Ok(());
     }
+    let blend = Blend { tints: tints(info, palette, opacity) };
     match info.format.layout() {
         Layout::Packed(packed) => {
-            let blend = Blend::new(palette, opacity, |color| color);
             for y in 0..info.height {
                 let row = frame.row_mut(0, y);
                 match packed.step {
@@ -36,19 +38,31 @@ pub fn paint_overlay(
             }
         }
         Layout::Gray => {
-            let to_yuv = RgbToYuv::new(info.colorimetry);
-            let blend = Blend::new(palette, opacity, |color| to_yuv.convert(color));
             for y in 0..info.height {
                 luma_row(&blend, frame.row_mut(0, y), labels.row(y), 0, 1);
             }
         }
-        Layout::Yuv(yuv) => {
-            let to_yuv = RgbToYuv::new(info.colorimetry);
-            let blend = Blend::new(palette, opacity, |color| to_yuv.convert(color));
-            paint_yuv(&blend, frame, labels, yuv);
-        }
+        Layout::Yuv(yuv) => paint_yuv(&blend, frame, labels, yuv),
     }
     Ok(())
+}
+
+/// What each label does to a frame's components.
+pub(crate) fn tints(info: FrameInfo, palette: &Palette, opacity: f64) -> [Tint; 256] {
+    // The cast turns NaN into 0.
+    let alpha = (opacity.clamp(0.0, 1.0) * f64::from(OPAQUE)).round() as u16;
+    let to_yuv = RgbToYuv::new(info.colorimetry);
+    let packed = matches!(info.format.layout(), Layout::Packed(_));
+    std::array::from_fn(|label| {
+        let label = label as u8;
+        if palette.is_shown(label) {
+            let color = palette.color(label);
+            let color = if packed { color } else { to_yuv.convert(color) };
+            Tint { keep: OPAQUE - alpha, add: color.map(|part| u16::from(part) * alpha) }
+        } else {
+            Tint { keep: OPAQUE, add: [0; 3] }
+        }
+    })
 }
 
 fn paint_yuv(blend: &Blend, frame: &mut FrameViewMut<'_>, labels: &LabelMap, yuv: Yuv) {
@@ -87,43 +101,19 @@ pub(crate) fn check_size(info: FrameInfo, labels: &LabelMap) -> Result<()> {
     ))
 }
 
-/// Fractional bits of an opacity: 256 is opaque.
-const OPAQUE: u16 = 256;
-
-/// What one label does to a pixel: `keep` 256ths of it stay, and `add` is added to each component.
-#[derive(Clone, Copy)]
-struct Tint {
-    keep: u16,
-    add: [u16; 3],
-}
+const OPAQUE: u16 = Tint::OPAQUE;
 
 /// A tint per label.
 struct Blend {
     tints: [Tint; 256],
 }
 
-/// `keep` and `add` together never exceed 255 * 256, so that 16 bits hold the sum and its rounding.
 #[inline(always)]
 fn mix(value: u8, keep: u16, add: u16) -> u8 {
     ((u16::from(value) * keep + add + OPAQUE / 2) / OPAQUE) as u8
 }
 
 impl Blend {
-    fn new(palette: &Palette, opacity: f64, convert: impl Fn([u8; 3]) -> [u8; 3]) -> Self {
-        // The cast turns NaN into 0.
-        let alpha = (opacity.clamp(0.0, 1.0) * f64::from(OPAQUE)).round() as u16;
-        let tints = std::array::from_fn(|label| {
-            let label = label as u8;
-            if palette.is_shown(label) {
-                let color = convert(palette.color(label));
-                Tint { keep: OPAQUE - alpha, add: color.map(|part| u16::from(part) * alpha) }
-            } else {
-                Tint { keep: OPAQUE, add: [0; 3] }
-            }
-        });
-        Self { tints }
-    }
-
     /// The label's tint; none if it leaves pixels as they are.
     fn tint(&self, label: u8) -> Option<Tint> {
         let tint = self.tints[usize::from(label)];

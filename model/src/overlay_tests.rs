@@ -1,3 +1,5 @@
+use sapiens_kernels::reference;
+
 use super::*;
 use crate::card::ModelCard;
 use crate::frame::{Colorimetry, Frame, FrameInfo, Matrix, OwnedFrame, PixelFormat, PlaneMut, Range};
@@ -264,8 +266,17 @@ fn runs_are_painted_as_pixels_are_one_by_one() {
                         }
                         planes
                     };
+                    let painted = paint(planes.clone(), true);
+                    let mut twin = planes.clone();
+                    reference::paint_labels(
+                        format.layout(),
+                        (width, height),
+                        &mut twin,
+                        map.labels(),
+                        &tints(info, &palette(), opacity),
+                    );
                     assert!(
-                        paint(planes.clone(), true) == paint(planes, false),
+                        painted == paint(planes, false) && painted == twin,
                         "{format} {width} x {height}, runs of up to {longest}, opacity {opacity}"
                     );
                 }

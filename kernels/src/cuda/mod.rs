@@ -13,13 +13,16 @@
 pub mod attention;
 mod driver;
 mod error;
+pub mod frame;
 mod gpu;
 mod memory;
 mod modules;
 pub mod norm;
+pub mod overlay;
 #[cfg(feature = "cuda-check")]
 pub mod probe;
 pub mod product;
+pub mod resize_argmax;
 mod stream;
 #[cfg(feature = "cuda-check")]
 pub mod words;

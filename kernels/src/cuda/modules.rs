@@ -20,11 +20,14 @@ macro_rules! embedded {
 
 const EMBEDDED: &[(&str, &str, &str)] = &embedded![
     "attention",
+    "frame",
     "instance_norm",
     "norm",
     #[cfg(feature = "cuda-check")]
     "probe",
+    "overlay",
     "product",
+    "resize_argmax",
     "rotary",
     #[cfg(feature = "cuda-check")]
     "words"

@@ -13,20 +13,30 @@ pub(super) struct BoxPlan {
     columns: Vec<u32>,
 }
 
+/// Source pixels under a destination pixel along x and y, if both are whole numbers in OpenCV's arithmetic. `src` and `dst` are
+/// widths and heights.
+pub(super) fn whole_steps(src: (usize, usize), dst: (usize, usize)) -> Option<(usize, usize)> {
+    let whole = |n: usize, o: usize| {
+        let step = source_step(n, o);
+        ((step - step.round_ties_even()).abs() < f64::EPSILON).then_some(step as usize)
+    };
+    Some((whole(src.0, dst.0)?, whole(src.1, dst.1)?))
+}
+
+/// What a sum over an area is multiplied by.
+pub(super) fn box_scale(step: (usize, usize)) -> f32 {
+    1.0 / (step.0 * step.1) as f32
+}
+
 impl BoxPlan {
-    /// If both steps are whole numbers in OpenCV's arithmetic. `src` and `dst` are widths and heights.
-    pub(super) fn new(src: (usize, usize), dst: (usize, usize)) -> Option<Self> {
-        let whole = |n: usize, o: usize| {
-            let step = source_step(n, o);
-            ((step - step.round_ties_even()).abs() < f64::EPSILON).then_some(step as usize)
-        };
-        let step = (whole(src.0, dst.0)?, whole(src.1, dst.1)?);
-        Some(Self { step, columns: vec![0; src.0 * CHANNELS] })
+    /// For sources of `width`.
+    pub(super) fn new(step: (usize, usize), width: usize) -> Self {
+        Self { step, columns: vec![0; width * CHANNELS] }
     }
 
     pub(super) fn run(&mut self, src: ImageRef<'_>, mut dst: ImageMut<'_>) {
         let Self { step, columns } = self;
-        let scale = 1.0 / (step.0 * step.1) as f32;
+        let scale = box_scale(*step);
         for y in 0..dst.height() {
             columns.fill(0);
             for row in 0..step.1 {
@@ -58,14 +68,14 @@ struct Cover {
 
 /// The covers of one axis.
 #[derive(Debug)]
-struct Axis {
+pub(super) struct Axis {
     covers: Vec<Cover>,
     weights: Vec<f32>,
 }
 
 impl Axis {
     /// `n` source pixels over `o <= n` destination pixels. Shares below a thousandth of a pixel are left out.
-    fn new(n: usize, o: usize) -> Self {
+    pub(super) fn new(n: usize, o: usize) -> Self {
         const LEAST: f64 = 1e-3;
         let step = source_step(n, o);
         let mut axis = Self { covers: Vec::with_capacity(o), weights: Vec::new() };
@@ -90,7 +100,8 @@ impl Axis {
         axis
     }
 
-    fn iter(&self) -> impl Iterator<Item = (usize, &[f32])> {
+    /// The first source pixel of each destination pixel, and weights.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f32])> {
         self.covers.iter().map(|cover| (cover.first, &self.weights[cover.weights.clone()]))
     }
 }

@@ -10,7 +10,7 @@ use super::rows::{RowCache, Taps, WideRow, round_to_byte, written_len};
 use crate::image::{CHANNELS, ImageMut, ImageRef};
 
 /// The first of the four source indices, unclamped, and the four weights.
-fn taps(i: usize, n: usize, o: usize) -> (isize, [f32; 4]) {
+pub(super) fn taps(i: usize, n: usize, o: usize) -> (isize, [f32; 4]) {
     const A: f64 = -0.75;
     let position = (i as f64 + 0.5) * source_step(n, o) - 0.5;
     let second = position.floor();

@@ -7,10 +7,34 @@ use super::rows::{ROUND, RowCache, Taps, WideRow, written_len};
 use crate::image::{CHANNELS, ImageMut, ImageRef};
 
 /// Fixed-point one.
-pub(super) const ONE: f32 = 2048.0;
+const ONE: f32 = 2048.0;
 
 /// A destination position on one axis: the first source index, unclamped, and the second one's share.
 type Position = (isize, f32);
+
+/// The position of destination pixel `i` of `o`, over `n` source pixels.
+pub(super) type Positions = fn(i: usize, n: usize, o: usize) -> Position;
+
+/// Column `x` of `o`: the first of its two source columns of `n`, and their weights. A position off the image has weight 1 on
+/// the edge pixel.
+pub(super) fn column(x: usize, n: usize, o: usize, positions: Positions) -> (isize, [f32; 2]) {
+    let (first, share) = positions(x, n, o);
+    let inside = first >= 0 && first < n as isize - 1;
+    let share = if inside { share } else { 0.0 };
+    (first.clamp(0, n as isize - 1), fixed_point(share))
+}
+
+/// Row `y` of `o`: the first of its two source rows of `n`, unclamped, and their weights. Off the image the rows are clamped and
+/// the weights stay, which differs from one row alone by the rounding of each half.
+pub(super) fn row(y: usize, n: usize, o: usize, positions: Positions) -> (isize, [f32; 2]) {
+    let (first, share) = positions(y, n, o);
+    (first, fixed_point(share))
+}
+
+/// Whole numbers.
+fn fixed_point(share: f32) -> [f32; 2] {
+    [1.0 - share, share].map(|weight| (weight * ONE).round_ties_even())
+}
 
 /// Half-pixel centres: `(i + 0.5) * s - 0.5` with `s` the source length per destination pixel.
 pub(super) fn centred(i: usize, n: usize, o: usize) -> Position {
@@ -52,24 +76,12 @@ struct RowTaps {
 
 impl Plan {
     /// `src` and `dst` are widths and heights.
-    pub(super) fn new(
-        src: (usize, usize),
-        dst: (usize, usize),
-        position: fn(usize, usize, usize) -> Position,
-    ) -> Self {
-        // Along x, a position off the image has weight 1 on the edge pixel; along y, the rows are clamped and the
-        // weights stay, which differs by the rounding of each half.
-        let columns = (0..dst.0).map(|x| {
-            let (first, share) = position(x, src.0, dst.0);
-            let inside = first >= 0 && first < src.0 as isize - 1;
-            let share = if inside { share } else { 0.0 };
-            let weights = [1.0 - share, share].map(|w| (w * ONE).round_ties_even());
-            (first.clamp(0, src.0 as isize - 1), weights)
-        });
+    pub(super) fn new(src: (usize, usize), dst: (usize, usize), positions: Positions) -> Self {
+        let columns = (0..dst.0).map(|x| column(x, src.0, dst.0, positions));
         let rows = (0..dst.1).map(|y| {
-            let (first, share) = position(y, src.1, dst.1);
+            let (first, weights) = row(y, src.1, dst.1, positions);
             let index = [first, first + 1].map(|row| row.clamp(0, src.1 as isize - 1) as usize);
-            RowTaps { index, weight: [1.0 - share, share].map(|w| (w * ONE).round_ties_even() as i16) }
+            RowTaps { index, weight: weights.map(|w| w as i16) }
         });
         Self {
             columns: Taps::new(columns, 1),

@@ -9,8 +9,12 @@ mod area;
 mod cubic;
 mod linear;
 mod rows;
+#[cfg(feature = "cuda")]
+mod tables;
 
 use crate::image::{ImageMut, ImageRef};
+#[cfg(feature = "cuda")]
+pub(crate) use tables::{Arithmetic, Axis, Tables};
 
 /// How a destination pixel is made from source pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,21 +90,39 @@ pub fn cubic(src: ImageRef<'_>, dst: ImageMut<'_>) {
     Resizer::new().resize(Filter::Cubic, src, dst);
 }
 
-impl Plan {
-    fn new(Sizes { filter, src, dst }: Sizes) -> Self {
+/// Which arithmetic a filter has at two sizes.
+enum Method {
+    Copy,
+    Linear(linear::Positions),
+    Box((usize, usize)),
+    Area,
+    Cubic,
+}
+
+impl Sizes {
+    fn method(self) -> Method {
+        let Sizes { filter, src, dst } = self;
         if src == dst {
-            return Plan::Copy;
+            return Method::Copy;
         }
         match filter {
-            Filter::Linear => Plan::Linear(linear::Plan::new(src, dst, linear::centred)),
-            Filter::Cubic => Plan::Cubic(cubic::Plan::new(src, dst)),
-            Filter::Area if dst.0 > src.0 || dst.1 > src.1 => {
-                Plan::Linear(linear::Plan::new(src, dst, linear::area_growing))
-            }
-            Filter::Area => match area::BoxPlan::new(src, dst) {
-                Some(plan) => Plan::Box(plan),
-                None => Plan::Area(area::Plan::new(src, dst)),
-            },
+            Filter::Linear => Method::Linear(linear::centred),
+            Filter::Cubic => Method::Cubic,
+            Filter::Area if dst.0 > src.0 || dst.1 > src.1 => Method::Linear(linear::area_growing),
+            Filter::Area => area::whole_steps(src, dst).map_or(Method::Area, Method::Box),
+        }
+    }
+}
+
+impl Plan {
+    fn new(sizes: Sizes) -> Self {
+        let Sizes { src, dst, .. } = sizes;
+        match sizes.method() {
+            Method::Copy => Plan::Copy,
+            Method::Linear(positions) => Plan::Linear(linear::Plan::new(src, dst, positions)),
+            Method::Box(step) => Plan::Box(area::BoxPlan::new(step, src.0)),
+            Method::Area => Plan::Area(area::Plan::new(src, dst)),
+            Method::Cubic => Plan::Cubic(cubic::Plan::new(src, dst)),
         }
     }
 }

@@ -43,6 +43,13 @@ pub fn all() -> Vec<Arc<Gpu>> {
     (0..).map_while(open).collect()
 }
 
+/// Runs a check on every device.
+pub fn each_device(mut check: impl FnMut(&Stream)) {
+    for gpu in all() {
+        check(&Stream::new(&gpu).unwrap());
+    }
+}
+
 /// Runs a check with every precision that each device has.
 pub fn each(mut check: impl FnMut(&Stream, Precision)) {
     for gpu in all() {

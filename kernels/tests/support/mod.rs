@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 #[cfg(feature = "cuda")]
+pub mod frames;
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 use std::collections::HashMap;

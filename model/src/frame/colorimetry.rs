@@ -1,5 +1,7 @@
 //! How YUV values become RGB and back: ITU-R BT.601, BT.709 and BT.2020 (non-constant luminance), full and limited range.
 
+use sapiens_kernels::frame::YuvToRgb;
+
 /// Which weights of R, G and B make luma.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -53,56 +55,20 @@ pub struct Colorimetry {
     pub range: Range,
 }
 
-/// Fractional bits of the fixed-point conversion: products of 9-bit differences with coefficients below 3
-/// stay within 28 bits.
-const BITS: u32 = 16;
-
 /// YUV to RGB in fixed point; exact to within half a level plus 1/256.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct YuvToRgb {
-    y_offset: i32,
-    y: i32,
-    v_to_r: i32,
-    u_to_g: i32,
-    v_to_g: i32,
-    u_to_b: i32,
-}
-
-impl YuvToRgb {
-    pub(crate) fn new(colorimetry: Colorimetry) -> Self {
-        let (kr, kb) = colorimetry.matrix.weights();
-        let kg = 1.0 - kr - kb;
-        let (y_offset, y_span, c_span) = colorimetry.range.spans();
-        let fixed = |value: f64| (value * f64::from(1 << BITS)).round() as i32;
-        let chroma = 255.0 / c_span;
-        Self {
-            y_offset: y_offset as i32,
-            y: fixed(255.0 / y_span),
-            v_to_r: fixed(2.0 * (1.0 - kr) * chroma),
-            u_to_g: fixed(-2.0 * (1.0 - kb) * kb / kg * chroma),
-            v_to_g: fixed(-2.0 * (1.0 - kr) * kr / kg * chroma),
-            u_to_b: fixed(2.0 * (1.0 - kb) * chroma),
-        }
-    }
-
-    /// The luma part, ready for [`YuvToRgb::convert`].
-    #[inline(always)]
-    pub(crate) fn luma(&self, y: u8) -> i32 {
-        (i32::from(y) - self.y_offset) * self.y + (1 << (BITS - 1))
-    }
-
-    /// What a chroma pair adds to R, G and B.
-    #[inline(always)]
-    pub(crate) fn chroma(&self, u: u8, v: u8) -> [i32; 3] {
-        let (u, v) = (i32::from(u) - 128, i32::from(v) - 128);
-        [self.v_to_r * v, self.u_to_g * u + self.v_to_g * v, self.u_to_b * u]
-    }
-
-    /// R, G, B of a pixel.
-    #[inline(always)]
-    pub(crate) fn convert(&self, y: u8, chroma: [i32; 3]) -> [u8; 3] {
-        let luma = self.luma(y);
-        chroma.map(|part| ((luma + part) >> BITS).clamp(0, 255) as u8)
+pub(crate) fn yuv_to_rgb(colorimetry: Colorimetry) -> YuvToRgb {
+    let (kr, kb) = colorimetry.matrix.weights();
+    let kg = 1.0 - kr - kb;
+    let (y_offset, y_span, c_span) = colorimetry.range.spans();
+    let fixed = |value: f64| (value * f64::from(1 << YuvToRgb::BITS)).round() as i32;
+    let chroma = 255.0 / c_span;
+    YuvToRgb {
+        y_offset: y_offset as i32,
+        y: fixed(255.0 / y_span),
+        v_to_r: fixed(2.0 * (1.0 - kr) * chroma),
+        u_to_g: fixed(-2.0 * (1.0 - kb) * kb / kg * chroma),
+        v_to_g: fixed(-2.0 * (1.0 - kr) * kr / kg * chroma),
+        u_to_b: fixed(2.0 * (1.0 - kb) * chroma),
     }
 }
 

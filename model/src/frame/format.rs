@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sapiens_kernels::frame::{Component, Layout, Packed, Yuv};
+
 /// Order of components in memory, by GStreamer's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -40,79 +42,6 @@ pub enum PixelFormat {
     Yuy2,
     /// U, Y, V, Y for two pixels.
     Uyvy,
-}
-
-/// Packed R, G, B in one plane: byte offsets within a pixel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Packed {
-    /// Bytes from one pixel to the next.
-    pub step: usize,
-    /// Offset of R.
-    pub r: usize,
-    /// Offset of G.
-    pub g: usize,
-    /// Offset of B.
-    pub b: usize,
-}
-
-/// One component of a YUV format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Component {
-    /// Its plane.
-    pub plane: usize,
-    /// Offset of its first sample in a row.
-    pub offset: usize,
-    /// Bytes from one sample to the next.
-    pub step: usize,
-}
-
-/// Y, U, V somewhere in one to three planes; U and V for blocks of pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Yuv {
-    /// One sample per pixel.
-    pub y: Component,
-    /// One sample per `block_width` x `block_height` pixels.
-    pub u: Component,
-    /// As `u`.
-    pub v: Component,
-    /// 2 in every format here.
-    pub block_width: usize,
-    /// 1 or 2.
-    pub block_height: usize,
-}
-
-/// Where the components lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
-    Packed(Packed),
-    Gray,
-    Yuv(Yuv),
-}
-
-impl Layout {
-    /// Planes of this layout.
-    pub(crate) fn planes(&self) -> usize {
-        match self {
-            Layout::Packed(_) | Layout::Gray => 1,
-            Layout::Yuv(yuv) => yuv.u.plane.max(yuv.v.plane) + 1,
-        }
-    }
-
-    /// Bytes of a row and number of rows of a plane of a `width` x `height` frame.
-    pub(crate) fn plane_size(&self, index: usize, width: usize, height: usize) -> (usize, usize) {
-        match self {
-            Layout::Packed(packed) => (width * packed.step, height),
-            Layout::Gray => (width, height),
-            Layout::Yuv(yuv) if yuv.u.plane == yuv.y.plane => {
-                // Packed 4:2:2: whole pairs, so that an odd last pixel has its chroma.
-                (width.div_ceil(yuv.block_width) * yuv.u.step, height)
-            }
-            Layout::Yuv(_) if index == 0 => (width, height),
-            Layout::Yuv(yuv) => {
-                (width.div_ceil(yuv.block_width) * yuv.u.step, height.div_ceil(yuv.block_height))
-            }
-        }
-    }
 }
 
 const fn packed(step: usize, r: usize, g: usize, b: usize) -> Layout {

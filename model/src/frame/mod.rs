@@ -6,15 +6,13 @@ mod colorimetry;
 mod format;
 mod rgb;
 
-pub(crate) use colorimetry::RgbToYuv;
 pub use colorimetry::{Colorimetry, Matrix, Range};
+pub(crate) use colorimetry::{RgbToYuv, yuv_to_rgb};
 pub use format::PixelFormat;
-pub(crate) use format::{Component, Layout, Packed, Yuv};
+pub use sapiens_kernels::frame::MAX_PLANES;
+pub(crate) use sapiens_kernels::frame::{Component, Layout, Packed, Yuv};
 
 use crate::error::{ErrorKind, Result, SegmentError};
-
-/// Planes of a frame at most.
-pub const MAX_PLANES: usize = 3;
 
 /// Largest width or height of a frame; keeps every size computed from them far from overflow.
 pub const MAX_FRAME_SIDE: usize = 1 << 15;

@@ -1,8 +1,8 @@
 //! Any frame as packed RGB, which is what the authors' preprocessing starts from.
 
-use super::colorimetry::YuvToRgb;
-use super::format::{Layout, Packed, Yuv};
-use super::{FrameView, PixelFormat};
+use sapiens_kernels::frame::YuvToRgb;
+
+use super::{FrameView, Layout, Packed, PixelFormat, Yuv, yuv_to_rgb};
 
 impl FrameView<'_> {
     /// Writes the frame as packed R, G, B rows without padding: `height * width * 3` bytes.
@@ -27,7 +27,7 @@ impl FrameView<'_> {
                 rows.for_each(|(y, out)| packed_row::<4>(self.row(0, y), packed, out));
             }
             Layout::Gray => {
-                let convert = YuvToRgb::new(self.info().colorimetry);
+                let convert = yuv_to_rgb(self.info().colorimetry);
                 let levels: [u8; 256] = std::array::from_fn(|y| convert.convert(y as u8, [0; 3])[0]);
                 rows.for_each(|(y, out)| {
                     for (out, &luma) in out.chunks_exact_mut(3).zip(self.row(0, y)) {
@@ -36,7 +36,7 @@ impl FrameView<'_> {
                 });
             }
             Layout::Yuv(yuv) => {
-                let convert = YuvToRgb::new(self.info().colorimetry);
+                let convert = yuv_to_rgb(self.info().colorimetry);
                 rows.for_each(|(y, out)| self.yuv_row(y, yuv, convert, out));
             }
         }

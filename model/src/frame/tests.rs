@@ -1,3 +1,5 @@
+use sapiens_kernels::reference;
+
 use super::*;
 
 const FULL_601: Colorimetry = Colorimetry { matrix: Matrix::Bt601, range: Range::Full };
@@ -142,13 +144,37 @@ fn every_matrix_and_range_is_within_rounding_of_the_definition() {
 }
 
 #[test]
+fn the_kernels_naive_twin_makes_the_same_rgb() {
+    for (i, format) in PixelFormat::ALL.into_iter().enumerate() {
+        for (j, size) in [(1, 1), (2, 2), (1, 5), (7, 1), (61, 45), (64, 6)].into_iter().enumerate() {
+            for range in [Range::Full, Range::Limited] {
+                let matrix = [Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020][(i + j) % 3];
+                let colorimetry = Colorimetry { matrix, range };
+                let noise = |plane: usize, y: usize, x: usize| {
+                    (((plane * 7919 + y * 104_729 + x * 1_299_709) * 2_654_435_761) >> 13) as u8
+                };
+                let frame = frame(format, size, j % 4, colorimetry, noise);
+                let planes: Vec<_> = frame.planes.iter().map(|(data, stride)| (&data[..], *stride)).collect();
+                let twin = reference::frame_rgb(
+                    format.layout(),
+                    size,
+                    &planes,
+                    colorimetry::yuv_to_rgb(colorimetry),
+                );
+                assert!(rgb_of(&frame) == twin, "{format} {size:?} {colorimetry:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn palette_colours_survive_the_way_to_yuv_and_back() {
     for matrix in [Matrix::Bt601, Matrix::Bt709, Matrix::Bt2020] {
         for range in [Range::Full, Range::Limited] {
             let colorimetry = Colorimetry { matrix, range };
             for color in [[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [189, 0, 204]] {
                 let [y, u, v] = RgbToYuv::new(colorimetry).convert(color);
-                let to_rgb = colorimetry::YuvToRgb::new(colorimetry);
+                let to_rgb = colorimetry::yuv_to_rgb(colorimetry);
                 let back = to_rgb.convert(y, to_rgb.chroma(u, v));
                 for c in 0..3 {
                     assert!(back[c].abs_diff(color[c]) <= 2, "{matrix:?} {range:?}: {color:?} -> {back:?}");
