@@ -123,7 +123,9 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.enter() {
+        {
+            // Even where that fails: the driver knows whose modules they are.
+            let _entered = self.enter();
             self.modules.unload();
         }
         // SAFETY: it was retained once. Nothing can be done about a failure.

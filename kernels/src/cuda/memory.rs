@@ -84,9 +84,9 @@ impl<T: Plain> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        if self.pointer != 0
-            && let Ok(_entered) = self.gpu.enter()
-        {
+        if self.pointer != 0 {
+            // Even where that fails: the driver knows whose memory it is.
+            let _entered = self.gpu.enter();
             // SAFETY: it was allocated once and nobody has a slice of it. Nothing can be done about a failure.
             let _ = unsafe { call!(cuMemFree_v2(self.pointer)) };
         }

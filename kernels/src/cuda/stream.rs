@@ -173,10 +173,10 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // Memory that its work uses may be freed as soon as it is gone.
         let _ = self.synchronize();
-        if let Ok(_entered) = self.gpu.enter() {
-            // SAFETY: it was created once. Nothing can be done about a failure.
-            let _ = unsafe { call!(cuStreamDestroy_v2(self.raw)) };
-        }
+        // Even where that fails: the driver knows whose stream it is.
+        let _entered = self.gpu.enter();
+        // SAFETY: it was created once. Nothing can be done about a failure.
+        let _ = unsafe { call!(cuStreamDestroy_v2(self.raw)) };
     }
 }
 
@@ -255,9 +255,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.gpu.enter() {
-            // SAFETY: it was created once. Nothing can be done about a failure.
-            let _ = unsafe { call!(cuEventDestroy_v2(self.raw)) };
-        }
+        // Even where that fails: the driver knows whose event it is.
+        let _entered = self.gpu.enter();
+        // SAFETY: it was created once. Nothing can be done about a failure.
+        let _ = unsafe { call!(cuEventDestroy_v2(self.raw)) };
     }
 }

@@ -1,0 +1,162 @@
+//! What happens where something is missing or fails: an error that says what, nothing that is left behind.
+
+#![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(unsafe_code, reason = "functions of the stand-in are looked up by name")]
+
+mod support;
+
+use std::ffi::{CString, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use sapiens_kernels::cuda::attention::{Attention, QkvShape};
+use sapiens_kernels::cuda::norm::Norm;
+use sapiens_kernels::cuda::product::{Linear, Out, Products, Rows, Then};
+use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision, Stream};
+use support::gpu;
+
+/// Calls that fail and what is left are the whole process's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A function of the stand-in that was opened as the driver.
+fn function(name: &str) -> *mut c_void {
+    let text = CString::new(name).unwrap();
+    let library = CString::new("libcuda.so").unwrap();
+    // SAFETY: a library that is open already, and texts with their zero.
+    let found = unsafe { libc::dlsym(libc::dlopen(library.as_ptr(), libc::RTLD_NOW), text.as_ptr()) };
+    assert!(!found.is_null(), "{name}");
+    found
+}
+
+/// As the stand-in counts them.
+fn left_over() -> [u64; 11] {
+    // SAFETY: the function writes so many numbers.
+    unsafe {
+        let counts: extern "C" fn(*mut [u64; 11]) = std::mem::transmute(function("sapiens_stand_in_counts"));
+        let mut found = [0; 11];
+        counts(&mut found);
+        // The most bytes there were at once; and what its context took along because it couldn't be entered to release it.
+        found[2] = 0;
+        found[10] = 0;
+        found
+    }
+}
+
+fn calls() -> u64 {
+    // SAFETY: the function has this type.
+    let calls: extern "C" fn() -> u64 = unsafe { std::mem::transmute(function("sapiens_stand_in_calls")) };
+    calls()
+}
+
+fn fail_call(at: u64) {
+    // SAFETY: the function has this type.
+    let fail: extern "C" fn(u64) = unsafe { std::mem::transmute(function("sapiens_stand_in_fail")) };
+    fail(at);
+}
+
+fn fail_nothing() {
+    // SAFETY: the function has this type.
+    let reset: extern "C" fn() = unsafe { std::mem::transmute(function("sapiens_stand_in_reset_failures")) };
+    reset();
+}
+
+/// A bit of everything: three kernels in two streams, one after the other.
+fn work() -> Result<Vec<u16>, CudaError> {
+    let gpu = Gpu::open(1)?;
+    let (stream, other) = (Stream::new(&gpu)?, Stream::new(&gpu)?);
+    let (norm, products) = (Norm::new(&gpu, Precision::F16)?, Products::new(&gpu, Precision::F16)?);
+    let attention = Attention::new(&gpu, Precision::F16, 16)?;
+    let shape = QkvShape { tokens: 5, heads: 1, kv_heads: 1, head_dim: 16, head_stride: 16 };
+    let (mut x, mut weight) = (Buffer::new(&gpu, 5 * 16)?, Buffer::new(&gpu, 16)?);
+    stream.upload(&support::generated("x", &[5, 16], 6), x.slice_mut(..))?;
+    stream.upload(&[1.0; 16], weight.slice_mut(..))?;
+    let mut normed = Buffer::new(&gpu, 5 * 16)?;
+    norm.run(&stream, x.slice(..), weight.slice(..), None, 1e-6, normed.slice_mut(..))?;
+    let mut weights = Buffer::new(&gpu, 48 * 16)?;
+    stream.upload(&vec![Precision::F16.encode(0.25); 48 * 16], weights.slice_mut(..))?;
+    let rows = Rows { values: normed.slice(..), rows: 5, depth: 16, stride: 16 };
+    let linear = Linear { weights: weights.slice(..), bias: None, columns: 48 };
+    let mut qkv = Buffer::new(&gpu, 5 * 48)?;
+    let out = Out { values: qkv.slice_mut(..), stride: 48 };
+    products.product(&stream, rows, linear, Then::Store(out))?;
+    let event = Event::new(&gpu, false)?;
+    event.record(&stream)?;
+    other.wait(&event)?;
+    let mut out = Buffer::new(&gpu, 5 * 16)?;
+    attention.run(&other, shape, qkv.slice(..), out.slice_mut(..))?;
+    let mut result = vec![0; 5 * 16];
+    other.download(out.slice(..), &mut result)?;
+    Ok(result)
+}
+
+#[test]
+fn every_call_may_fail() {
+    if std::env::var_os("SAPIENS_TEST_CUDA").is_some() {
+        eprintln!("skipped: a card's driver can't be told to fail");
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(gpu::all());
+    let expected = work().unwrap();
+    let nothing = left_over();
+    let mut failures = 0;
+    loop {
+        let first = calls();
+        fail_call(first + failures + 1);
+        let result = work();
+        let all = calls() - first;
+        fail_nothing();
+        assert_eq!(left_over(), nothing, "after a failure of call {failures} of {all}: {result:?}");
+        match result {
+            // Releasing something may fail, and there is nobody to tell.
+            Ok(result) => assert_eq!(result, expected, "call {failures} failed, and the result is another"),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("NVIDIA driver") || text.contains("GPU"), "{text}");
+            }
+        }
+        failures += 1;
+        if failures > all {
+            break;
+        }
+    }
+    assert!(failures > 60, "only {failures} calls were made");
+    assert_eq!(work().unwrap(), expected);
+}
+
+#[test]
+fn what_cannot_be_had_is_named() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let gpus = gpu::all();
+    let count = gpus.len();
+    let error = Gpu::open(count + 4).unwrap_err();
+    assert_eq!(error, CudaError::NoDevice { index: count + 4, count });
+    assert!(error.to_string().contains(&format!("there is no GPU {}", count + 4)), "{error}");
+
+    let gpu = &gpus[0];
+    let error = Buffer::<f32>::new(gpu, usize::MAX / 8).unwrap_err();
+    assert!(matches!(error, CudaError::OutOfMemory { .. }), "{error:?}");
+    assert!(error.to_string().contains("MiB are free"), "{error}");
+    // Nothing at all is no error.
+    assert!(Buffer::<f32>::new(gpu, 0).unwrap().is_empty());
+
+    for gpu in gpus.iter().filter(|gpu| gpu.properties().capability.major < 8) {
+        let error = Products::new(gpu, Precision::Bf16).unwrap_err();
+        assert!(error.to_string().contains("bfloat16 needs compute capability 8.0"), "{error}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "weights of 16 columns of 8")]
+fn weights_that_are_too_few_are_a_bug() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let gpu = &gpu::all()[0];
+    let stream = Stream::new(gpu).unwrap();
+    let products = Products::new(gpu, Precision::F16).unwrap();
+    let (x, weights) = (gpu::poisoned(&stream, 8), gpu::poisoned(&stream, 8 * 15));
+    let mut out = gpu::poisoned(&stream, 16);
+    let rows = Rows { values: x.slice(..), rows: 1, depth: 8, stride: 8 };
+    let linear = Linear { weights: weights.slice(..), bias: None, columns: 16 };
+    let out = Out { values: out.slice_mut(..), stride: 16 };
+    let _ = products.product(&stream, rows, linear, Then::Store(out));
+}
