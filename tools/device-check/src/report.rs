@@ -35,6 +35,7 @@ struct NetworkReport {
 #[derive(Debug, Serialize)]
 struct StepReport {
     step: &'static str,
+    operation: Operation,
     times: usize,
     /// Of one launch.
     ms: f64,
@@ -154,6 +155,7 @@ fn measure_step(
     }
     Ok(StepReport {
         step: step.name,
+        operation: step.operation,
         times: step.times,
         ms,
         tflop_per_second: step.operation.flop() / ms / 1e9,

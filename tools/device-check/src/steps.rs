@@ -1,6 +1,7 @@
 //! The steps of a frame's way through two of the networks, at their real shapes, one kernel each.
 
 use sapiens_kernels::cuda::Precision;
+use serde::Serialize;
 
 /// A network whose kernels are timed.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub struct Step {
 }
 
 /// One launch, or two for an InstanceNorm.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub enum Operation {
     /// Of `rows` and `depth`, `columns` outputs.
     Product {
@@ -59,7 +60,7 @@ pub enum Operation {
 }
 
 /// What follows a product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Then {
     Store,
     StoreF32,
