@@ -9,6 +9,8 @@ use std::str::FromStr;
 use sapiens_kernels::cpu::Level;
 use sapiens_kernels::cpu::attention::MAX_HEAD_DIM;
 
+#[cfg(feature = "cuda")]
+use crate::engine;
 use crate::error::{ErrorKind, Result, SegmentError};
 
 /// Whose code runs the network.
@@ -100,9 +102,9 @@ impl BackendRequest {
     pub fn resolve(self) -> Result<Backend> {
         if let DeviceRequest::Cuda(index) = self.device {
             let device = index.map_or("cuda".to_owned(), |index| format!("cuda:{index}"));
-            return Err(unavailable(format!(
-                "device {device} is not available: this build has no CUDA engine; expected device auto or cpu"
-            )));
+            return self
+                .cuda(index.unwrap_or(0))
+                .map_err(|why| unavailable(format!("device {device} is not available: {why}")));
         }
         match self.mode {
             Some(Mode::Portable) => self.portable(),
@@ -131,6 +133,38 @@ impl BackendRequest {
                 if portable.is_ok() { "; backend=portable runs any" } else { "" }
             ))),
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(self, index: u32) -> std::result::Result<Backend, String> {
+        use sapiens_kernels::cuda::Capability;
+
+        if self.mode == Some(Mode::Portable) {
+            return Err(
+                "the portable backend runs on the processor; expected backend auto or kernels".to_owned()
+            );
+        }
+        let found = engine::cuda::properties(index).map_err(|error| error.to_string())?;
+        let precision = match self.precision {
+            None | Some(Precision::F16) => Precision::F16,
+            Some(Precision::Bf16) if found.capability >= Capability::AMPERE => Precision::Bf16,
+            Some(Precision::Bf16) => {
+                return Err(format!(
+                    "{} has compute capability {}, and bf16 needs 8.0; expected precision auto or f16",
+                    found.name, found.capability
+                ));
+            }
+            Some(Precision::F32) => {
+                return Err("the kernels on a GPU run in f16 or bf16; expected precision auto, f16 or bf16"
+                    .to_owned());
+            }
+        };
+        Ok(Backend { mode: Mode::Kernels, device: Device::Cuda(index), precision, instructions: None })
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn cuda(self, _index: u32) -> std::result::Result<Backend, String> {
+        Err("this build was made without the feature `cuda`; expected device auto or cpu".to_owned())
     }
 
     fn portable(self) -> Result<Backend> {

@@ -87,12 +87,8 @@ impl Gpu {
     /// # Errors
     /// Whatever is missing: see [`CudaError`].
     pub fn open(index: usize) -> Result<Arc<Self>, CudaError> {
-        driver::load()?;
+        let properties = Self::properties_of(index)?;
         let device = device(index)?;
-        let properties = properties(device)?;
-        if properties.capability < Capability::OLDEST {
-            return Err(CudaError::TooOld { device: properties.name, found: properties.capability });
-        }
         let mut context = std::ptr::null_mut();
         // SAFETY: the device is one of the driver's.
         unsafe { call!(cuDevicePrimaryCtxRetain(&mut context, device))? };
@@ -103,6 +99,19 @@ impl Gpu {
         drop(entered);
         gpu.modules = modules;
         Ok(Arc::new(gpu))
+    }
+
+    /// What the device of a number says of itself, if it can run the kernels. Takes nothing of it.
+    ///
+    /// # Errors
+    /// As [`Gpu::open`].
+    pub fn properties_of(index: usize) -> Result<Properties, CudaError> {
+        driver::load()?;
+        let properties = properties(device(index)?)?;
+        if properties.capability < Capability::OLDEST {
+            return Err(CudaError::TooOld { device: properties.name, found: properties.capability });
+        }
+        Ok(properties)
     }
 
     /// What the device says of itself.

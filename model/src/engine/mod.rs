@@ -5,6 +5,8 @@
 //! waits for it. An engine knows nothing of streams of frames; the [`Segmenter`](crate::Segmenter) keeps their order.
 
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 #[cfg(any(test, feature = "fake-engine"))]
 pub mod fake;
 #[cfg(feature = "portable")]
@@ -16,6 +18,8 @@ use std::sync::Arc;
 
 use sapiens_kernels::LabelWindow;
 
+#[cfg(feature = "cuda")]
+use crate::backend::Device;
 use crate::backend::{Backend, Mode};
 use crate::card::ModelCard;
 use crate::error::{ErrorKind, Result, SegmentError};
@@ -88,6 +92,8 @@ pub(crate) fn build(
     options: &Options,
 ) -> Result<Box<dyn Engine>> {
     match backend.mode {
+        #[cfg(feature = "cuda")]
+        Mode::Kernels if backend.device != Device::Cpu => cuda::engine(card, weights, backend, options),
         Mode::Kernels => cpu::engine(card, weights, backend, options),
         #[cfg(feature = "portable")]
         Mode::Portable => portable::engine(card, weights, backend, options),

@@ -129,6 +129,14 @@ impl<'a> FrameView<'a> {
         self.info.height
     }
 
+    /// Plane `index` from its first byte to that of its last pixel.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn plane(&self, index: usize) -> Plane<'a> {
+        let (row_bytes, rows) = self.info.plane_size(index);
+        let Plane { data, stride } = self.planes[index];
+        Plane { data: &data[..stride * (rows - 1) + row_bytes], stride }
+    }
+
     /// Row `y` of plane `index` (in the plane's own rows), without padding.
     pub(crate) fn row(&self, index: usize, y: usize) -> &'a [u8] {
         let (row_bytes, _) = self.info.plane_size(index);

@@ -1,0 +1,422 @@
+//! The network of either family with its weights on the device, and its forward pass.
+//!
+//! Tokens and maps are channels-last throughout. The residual stream is float32 and everything else is stored in 16 bits, as in
+//! the processor's engine.
+
+use std::sync::Arc;
+
+use sapiens_kernels::cuda::attention::{Angles, Attention, QkNorm, QkvShape, Rotary};
+use sapiens_kernels::cuda::norm::{InstanceNorm, Norm as NormKernel};
+use sapiens_kernels::cuda::product::{Linear as Weighted, Map, MomentBlocks, Out, Products, Rows, Then};
+use sapiens_kernels::cuda::{Buffer, Gpu, Precision, Stream};
+
+use super::load::Loader;
+use super::workspace::Workspace;
+use crate::card::{Family, ModelCard};
+use crate::error::{ErrorKind, Result, SegmentError};
+use crate::weights::{PATCH, PREFIX_TOKENS, Weights};
+
+/// Epsilon of LayerNorm and RMSNorm in both families.
+const NORM_EPSILON: f32 = 1e-6;
+/// Epsilon of the head's InstanceNorms.
+const INSTANCE_NORM_EPSILON: f32 = 1e-5;
+/// Kernels read eight values at once: what they multiply over is padded with zeros to that.
+pub(super) const CHUNK: usize = 8;
+
+/// A network ready to run, shared by all who run it.
+#[derive(Debug)]
+pub(crate) struct Network {
+    gpu: Arc<Gpu>,
+    products: Products,
+    attention: Attention,
+    rotary: Rotary,
+    norm: NormKernel,
+    instance_norm: InstanceNorm,
+    sizes: Sizes,
+    patch_embed: Linear,
+    pub(super) positions: Positions,
+    layers: Vec<Layer>,
+    ln1: Norm,
+    deconv_layers: Vec<Linear>,
+    conv_layers: Vec<Linear>,
+    conv_seg: Linear,
+}
+
+/// What the forward pass and its memory need to know of the card. Channels of maps are padded.
+#[derive(Debug, Clone)]
+pub(super) struct Sizes {
+    pub embed_dim: usize,
+    pub heads: usize,
+    pub ffn_dim: usize,
+    pub deconv_channels: Vec<usize>,
+    pub conv_channels: Vec<usize>,
+    pub classes: usize,
+    /// Tokens in front of the patches'.
+    pub prefix: usize,
+}
+
+impl Sizes {
+    fn new(card: &ModelCard) -> Result<Self> {
+        let network = &card.network;
+        for (what, size) in [("embed_dim", network.embed_dim), ("ffn_dim", network.ffn_dim)] {
+            if !size.is_multiple_of(CHUNK) {
+                let message =
+                    format!("the card has {what} {size}: the kernels on a GPU run multiples of {CHUNK}");
+                return Err(SegmentError::new(ErrorKind::BackendUnavailable, message));
+            }
+        }
+        let padded = |channels: &[usize]| channels.iter().map(|c| c.next_multiple_of(CHUNK)).collect();
+        Ok(Self {
+            embed_dim: network.embed_dim,
+            heads: network.heads,
+            ffn_dim: network.ffn_dim,
+            deconv_channels: padded(&network.deconv_channels),
+            conv_channels: padded(&network.conv_channels),
+            classes: card.classes.len(),
+            prefix: if card.family == Family::Sapiens2 { PREFIX_TOKENS } else { 0 },
+        })
+    }
+
+    pub fn head_dim(&self) -> usize {
+        self.embed_dim / self.heads
+    }
+
+    /// Values from one head to the next.
+    pub fn head_stride(&self) -> usize {
+        self.head_dim().next_multiple_of(CHUNK)
+    }
+
+    /// Values from one pixel's logits to the next's.
+    pub fn logits_stride(&self) -> usize {
+        self.classes.next_multiple_of(4)
+    }
+}
+
+/// How tokens know their places.
+#[derive(Debug)]
+pub(super) enum Positions {
+    /// The first family: an embedding `[rows * columns, D]` of the trained grid, added to the patches.
+    Embedding { values: Vec<f32>, grid: (usize, usize) },
+    /// The second: rotated queries and keys. The class and storage tokens `[9, D]` have no place.
+    Rotary { prefix: Buffer<f32> },
+}
+
+/// `[columns, depth]`, and a bias where it isn't followed by an InstanceNorm.
+#[derive(Debug)]
+pub(super) struct Linear {
+    pub weights: Buffer<u16>,
+    pub bias: Option<Buffer<f32>>,
+    pub columns: usize,
+}
+
+impl Linear {
+    fn weighted(&self) -> Weighted<'_> {
+        let bias = self.bias.as_ref().map(|bias| bias.slice(..));
+        Weighted { weights: self.weights.slice(..), bias, columns: self.columns }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Norm {
+    pub weight: Buffer<f32>,
+    /// None in an RMSNorm.
+    pub bias: Option<Buffer<f32>>,
+}
+
+#[derive(Debug)]
+struct Layer {
+    ln1: Norm,
+    kv_heads: usize,
+    /// To all heads' queries, then keys, then values.
+    qkv: Linear,
+    /// Weights of the queries' and the keys' norm.
+    qk_norm: Option<[Buffer<f32>; 2]>,
+    proj: Linear,
+    /// LayerScale of the attention branch.
+    gamma: Option<Buffer<f32>>,
+    ln2: Norm,
+    expand: Linear,
+    activation: Activation,
+    contract: Linear,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Activation {
+    Gelu,
+    SwiGlu,
+}
+
+impl Network {
+    /// Reads the card's weights and brings them to the device.
+    ///
+    /// # Errors
+    /// If the kernels don't have the card's sizes, if memory runs out, and whatever reading weights gives.
+    pub(crate) fn load(
+        card: &ModelCard,
+        weights: &Weights,
+        gpu: &Arc<Gpu>,
+        precision: Precision,
+    ) -> Result<Self> {
+        let (network, sizes) = (&card.network, Sizes::new(card)?);
+        let products = Products::new(gpu, precision)?;
+        let stream = Stream::new(gpu)?;
+        let loader = Loader::new(weights, &stream, precision);
+        let patch = 3 * PATCH * PATCH;
+        let patch_embed = loader.linear("backbone.patch_embed.projection", patch)?;
+        let (positions, ln1) = match card.family {
+            Family::Sapiens => {
+                let (values, grid) = loader.pos_embed()?;
+                (Positions::Embedding { values, grid }, loader.layer_norm("backbone.ln1")?)
+            }
+            Family::Sapiens2 => {
+                let mut prefix = loader.values("backbone.cls_token")?;
+                prefix.extend(loader.values("backbone.storage_tokens")?);
+                let prefix = loader.upload(&prefix)?;
+                (Positions::Rotary { prefix }, loader.rms_norm("backbone.ln1")?)
+            }
+        };
+        let layers = (0..network.layers)
+            .map(|i| match card.family {
+                Family::Sapiens => Layer::sapiens(&format!("backbone.layers.{i}"), &sizes, &loader),
+                Family::Sapiens2 => {
+                    Layer::sapiens2(&format!("backbone.blocks.{i}"), i, card, &sizes, &loader)
+                }
+            })
+            .collect::<Result<_>>()?;
+        // Each convolution is followed by a norm and an activation without weights: hence the threes.
+        let mut channels = network.embed_dim;
+        let mut deconv_layers = Vec::new();
+        for (i, &outputs) in network.deconv_channels.iter().enumerate() {
+            let name = format!("decode_head.deconv_layers.{}.weight", 3 * i);
+            deconv_layers.push(loader.conv_transpose(&name, channels, outputs)?);
+            channels = outputs;
+        }
+        let mut conv_layers = Vec::new();
+        for (i, &outputs) in network.conv_channels.iter().enumerate() {
+            conv_layers.push(loader.conv(
+                &format!("decode_head.conv_layers.{}", 3 * i),
+                channels,
+                outputs,
+            )?);
+            channels = outputs;
+        }
+        let conv_seg = loader.classifier("decode_head.conv_seg", channels, sizes.classes)?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            attention: Attention::new(gpu, precision, sizes.head_dim())?,
+            rotary: Rotary::new(gpu, precision)?,
+            norm: NormKernel::new(gpu, precision)?,
+            instance_norm: InstanceNorm::new(gpu, precision)?,
+            products,
+            sizes,
+            patch_embed,
+            positions,
+            layers,
+            ln1,
+            deconv_layers,
+            conv_layers,
+            conv_seg,
+        })
+    }
+
+    pub(super) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    pub(super) fn precision(&self) -> Precision {
+        self.products.precision()
+    }
+
+    pub(super) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// How the moments of the head's layers are laid out: of the ConvTransposes, then of the convolutions.
+    pub(super) fn moments(&self, mut grid: [usize; 2]) -> Vec<MomentBlocks> {
+        let mut blocks = Vec::new();
+        for &columns in &self.sizes.deconv_channels {
+            blocks.push(self.products.deconv_moments(grid[0], grid[1], columns));
+            grid = grid.map(|side| 2 * side);
+        }
+        let convs = self.sizes.conv_channels.iter();
+        blocks.extend(convs.map(|&columns| self.products.moments(grid[0] * grid[1], columns)));
+        blocks
+    }
+
+    /// Queues one frame, from the workspace's patches to its logits.
+    pub(super) fn forward(&self, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
+        self.embed(stream, workspace)?;
+        for layer in &self.layers {
+            layer.run(self, stream, workspace)?;
+        }
+        self.normalize(stream, &self.ln1, workspace)?;
+        self.decode(stream, workspace)
+    }
+
+    /// Patches to tokens, with what tells their places where that is added.
+    fn embed(&self, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
+        let dim = self.sizes.embed_dim;
+        let Workspace { size, wide, x, pos_embed, .. } = workspace;
+        let (patch, patches) = (3 * PATCH * PATCH, size[0] / PATCH * (size[1] / PATCH));
+        let rows = Rows { values: wide.slice(..), rows: patches, depth: patch, stride: patch };
+        let weighted = self.patch_embed.weighted();
+        let then = match (&self.positions, pos_embed) {
+            (Positions::Rotary { prefix }, _) => {
+                stream.copy(prefix.slice(..), x.slice_mut(..prefix.len()))?;
+                Then::StoreF32(Out { values: x.slice_mut(prefix.len()..), stride: dim })
+            }
+            (Positions::Embedding { .. }, embedding) => {
+                stream.copy(embedding.slice(..), x.slice_mut(..))?;
+                Then::Add(Out { values: x.slice_mut(..), stride: dim }, None)
+            }
+        };
+        Ok(self.products.product(stream, rows, weighted, then)?)
+    }
+
+    /// `narrow` becomes the norm of `x`.
+    fn normalize(&self, stream: &Stream, norm: &Norm, workspace: &mut Workspace) -> Result<()> {
+        let Workspace { x, narrow, .. } = workspace;
+        let bias = norm.bias.as_ref().map(|bias| bias.slice(..));
+        let (weight, out) = (norm.weight.slice(..), narrow.slice_mut(..x.len()));
+        Ok(self.norm.run(stream, x.slice(..), weight, bias, NORM_EPSILON, out)?)
+    }
+
+    /// Features, in `narrow`, to logits.
+    fn decode(&self, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
+        let Workspace { size, narrow, maps, moments, moment_blocks, statistics, logits, .. } = workspace;
+        let [mut from, mut to] = maps.each_mut();
+        let mut grid = size.map(|side| side / PATCH);
+        let mut channels = self.sizes.embed_dim;
+        let mut blocks = moment_blocks.iter();
+        let mut next_blocks = || {
+            let Some(blocks) = blocks.next() else { unreachable!("each layer has its moments") };
+            *blocks
+        };
+        for (i, deconv) in self.deconv_layers.iter().enumerate() {
+            let values = if i == 0 { narrow.slice(self.sizes.prefix * channels..) } else { from.slice(..) };
+            let map = Map { values, height: grid[0], width: grid[1], channels };
+            grid = grid.map(|side| 2 * side);
+            channels = deconv.columns;
+            let (blocks, len) = (next_blocks(), grid[0] * grid[1] * channels);
+            let out = Out { values: to.slice_mut(..len), stride: channels };
+            let then = Then::Moments(out, moments.slice_mut(..blocks.len()));
+            self.products.deconv(stream, map, deconv.weighted(), then)?;
+            let (x, moments) = (to.slice_mut(..len), moments.slice(..blocks.len()));
+            self.instance_norm.run(
+                stream,
+                x,
+                blocks,
+                moments,
+                INSTANCE_NORM_EPSILON,
+                statistics.slice_mut(..),
+            )?;
+            std::mem::swap(&mut from, &mut to);
+        }
+        let pixels = grid[0] * grid[1];
+        for conv in &self.conv_layers {
+            let rows = Rows { values: from.slice(..), rows: pixels, depth: channels, stride: channels };
+            channels = conv.columns;
+            let (blocks, len) = (next_blocks(), pixels * channels);
+            let out = Out { values: to.slice_mut(..len), stride: channels };
+            let then = Then::Moments(out, moments.slice_mut(..blocks.len()));
+            self.products.product(stream, rows, conv.weighted(), then)?;
+            let (x, moments) = (to.slice_mut(..len), moments.slice(..blocks.len()));
+            self.instance_norm.run(
+                stream,
+                x,
+                blocks,
+                moments,
+                INSTANCE_NORM_EPSILON,
+                statistics.slice_mut(..),
+            )?;
+            std::mem::swap(&mut from, &mut to);
+        }
+        let rows = Rows { values: from.slice(..), rows: pixels, depth: channels, stride: channels };
+        let then = Then::StoreF32(Out { values: logits.slice_mut(..), stride: self.sizes.logits_stride() });
+        Ok(self.products.product(stream, rows, self.conv_seg.weighted(), then)?)
+    }
+}
+
+impl Layer {
+    fn sapiens(name: &str, sizes: &Sizes, loader: &Loader<'_>) -> Result<Self> {
+        let dim = sizes.embed_dim;
+        Ok(Self {
+            ln1: loader.layer_norm(&format!("{name}.ln1"))?,
+            kv_heads: sizes.heads,
+            qkv: loader.heads(&[&format!("{name}.attn.qkv")], sizes)?,
+            qk_norm: None,
+            proj: loader.projection(&format!("{name}.attn.proj"), sizes)?,
+            gamma: None,
+            ln2: loader.layer_norm(&format!("{name}.ln2"))?,
+            expand: loader.linear(&format!("{name}.ffn.layers.0.0"), dim)?,
+            activation: Activation::Gelu,
+            contract: loader.linear(&format!("{name}.ffn.layers.1"), sizes.ffn_dim)?,
+        })
+    }
+
+    fn sapiens2(
+        name: &str,
+        index: usize,
+        card: &ModelCard,
+        sizes: &Sizes,
+        loader: &Loader<'_>,
+    ) -> Result<Self> {
+        let projections = ["wq", "wk", "wv"].map(|part| format!("{name}.attn.{part}"));
+        let norm = |part: &str| loader.upload(&loader.values(&format!("{name}.attn.{part}_norm.weight"))?);
+        Ok(Self {
+            ln1: loader.rms_norm(&format!("{name}.ln1"))?,
+            kv_heads: card.network.kv_heads(index),
+            qkv: loader.heads(&projections.each_ref().map(String::as_str), sizes)?,
+            qk_norm: Some([norm("q")?, norm("k")?]),
+            proj: loader.projection(&format!("{name}.attn.proj"), sizes)?,
+            gamma: Some(loader.upload(&loader.values(&format!("{name}.attn.gamma.weight"))?)?),
+            ln2: loader.rms_norm(&format!("{name}.ln2"))?,
+            expand: loader.gated(&format!("{name}.ffn.w12"), sizes.ffn_dim, sizes.embed_dim)?,
+            activation: Activation::SwiGlu,
+            contract: loader.linear(&format!("{name}.ffn.w3"), sizes.ffn_dim)?,
+        })
+    }
+
+    fn run(&self, network: &Network, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
+        let (products, sizes) = (&network.products, &network.sizes);
+        let (dim, head_stride) = (sizes.embed_dim, sizes.head_stride());
+        let tokens = workspace.x.len() / dim;
+        network.normalize(stream, &self.ln1, workspace)?;
+        let shape = QkvShape {
+            tokens,
+            heads: sizes.heads,
+            kv_heads: self.kv_heads,
+            head_dim: sizes.head_dim(),
+            head_stride,
+        };
+        let Workspace { x, narrow, wide, rotary, .. } = workspace;
+        let rows = Rows { values: narrow.slice(..), rows: tokens, depth: dim, stride: dim };
+        let out = Out { values: wide.slice_mut(..tokens * shape.stride()), stride: shape.stride() };
+        products.product(stream, rows, self.qkv.weighted(), Then::Store(out))?;
+        if let (Some([q, k]), Some([sin, cos])) = (&self.qk_norm, rotary) {
+            let norm = QkNorm { q: q.slice(..), k: k.slice(..), epsilon: NORM_EPSILON };
+            let angles = Angles { prefix: sizes.prefix, sin: sin.slice(..), cos: cos.slice(..) };
+            network.rotary.run(stream, shape, wide.slice_mut(..tokens * shape.stride()), norm, angles)?;
+        }
+        network.attention.run(stream, shape, wide.slice(..), narrow.slice_mut(..))?;
+
+        let depth = sizes.heads * head_stride;
+        let rows = Rows { values: narrow.slice(..), rows: tokens, depth, stride: depth };
+        let gamma = self.gamma.as_ref().map(|gamma| gamma.slice(..));
+        let then = Then::Add(Out { values: x.slice_mut(..), stride: dim }, gamma);
+        products.product(stream, rows, self.proj.weighted(), then)?;
+
+        network.normalize(stream, &self.ln2, workspace)?;
+        let Workspace { x, narrow, wide, .. } = workspace;
+        let rows = Rows { values: narrow.slice(..), rows: tokens, depth: dim, stride: dim };
+        let hidden = Out { values: wide.slice_mut(..tokens * sizes.ffn_dim), stride: sizes.ffn_dim };
+        let then = match self.activation {
+            Activation::Gelu => Then::Gelu(hidden),
+            Activation::SwiGlu => Then::SwiGlu(hidden),
+        };
+        products.product(stream, rows, self.expand.weighted(), then)?;
+        let rows = Rows { values: wide.slice(..), rows: tokens, depth: sizes.ffn_dim, stride: sizes.ffn_dim };
+        let then = Then::Add(Out { values: x.slice_mut(..), stride: dim }, None);
+        Ok(products.product(stream, rows, self.contract.weighted(), then)?)
+    }
+}

@@ -1,0 +1,190 @@
+//! The forward pass on a GPU, or on the stand-in for its driver, against the authors' numbers, and the engine around it against the
+//! processor's.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use sapiens_kernels::cpu::Threads;
+use sapiens_kernels::cpu::product::patch_rows;
+use sapiens_stand_in_loader as stand_in;
+
+use super::*;
+use crate::backend::{BackendRequest, DeviceRequest, Mode};
+use crate::frame::{OwnedFrame, PixelFormat};
+use crate::segmenter::Segmenter;
+
+/// Shape and values of each tensor of a file of the reference data.
+type Tensors = HashMap<String, (Vec<usize>, Vec<f32>)>;
+
+fn data(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(file)
+}
+
+fn reference(file: &str) -> Tensors {
+    let bytes = std::fs::read(data(file)).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let values = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+    tensors.iter().map(|(name, t)| (name.to_owned(), (t.shape().to_vec(), values(t.data())))).collect()
+}
+
+/// All devices.
+fn gpus() -> Vec<Arc<Gpu>> {
+    stand_in::open();
+    (0..).map_while(|index| Gpu::open(index).ok()).collect()
+}
+
+/// Mean and 99th percentile of absolute differences.
+fn difference(found: &[f32], expected: &[f32]) -> [f32; 2] {
+    assert_eq!(found.len(), expected.len());
+    let mut all: Vec<f32> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
+    // NaN is the largest of all in this order.
+    all.sort_by(f32::total_cmp);
+    let mean = all.iter().map(|&d| f64::from(d)).sum::<f64>() / all.len() as f64;
+    [mean as f32, all[all.len() * 99 / 100]]
+}
+
+/// Planar logits of an input `[3, height, width]`.
+fn logits(network: &Network, stream: &Stream, size: [usize; 2], input: &[f32]) -> Logits {
+    let mut workspace = Workspace::new(network, stream, size).unwrap();
+    let mut rows = vec![0.0f32; input.len()];
+    patch_rows(&mut Threads::new(1).unwrap(), input, size, &mut rows);
+    let rows: Vec<u16> = rows.into_iter().map(|x| network.precision().encode(x)).collect();
+    stream.upload(&rows, workspace.patches()).unwrap();
+    network.forward(stream, &mut workspace).unwrap();
+    let sizes = network.sizes();
+    let [height, width] = workspace.logits_size(sizes);
+    let values = workspace.logits.slice(..);
+    let stride = sizes.logits_stride();
+    planar(stream, PixelLogits { values, classes: sizes.classes, stride, height, width }).unwrap()
+}
+
+const TINY: [(&str, u64, [&str; 2]); 2] = [
+    (
+        "tiny-sapiens.toml",
+        1,
+        ["tiny-sapiens.activations.safetensors", "tiny-sapiens.activations-160x64.safetensors"],
+    ),
+    (
+        "tiny-sapiens2.toml",
+        2,
+        ["tiny-sapiens2.activations.safetensors", "tiny-sapiens2.activations-160x64.safetensors"],
+    ),
+];
+
+#[test]
+fn tiny_networks_agree_with_the_authors() {
+    for (card, seed, files) in TINY {
+        let card = ModelCard::load(&data(card)).unwrap();
+        let weights = Weights::generated(&card, seed);
+        for gpu in gpus() {
+            for precision in [Stored::F16, Stored::F16Promoted, Stored::Bf16] {
+                let network = match Network::load(&card, &weights, &gpu, precision) {
+                    Ok(network) => network,
+                    Err(error) => {
+                        assert!(error.to_string().contains("bfloat16 needs"), "{error}");
+                        continue;
+                    }
+                };
+                let stream = Stream::new(&gpu).unwrap();
+                for file in files {
+                    let reference = reference(file);
+                    let (shape, input) = &reference["input"];
+                    let found = logits(&network, &stream, [shape[2], shape[3]], input);
+                    let (shape, expected) = &reference["logits"];
+                    assert_eq!(*shape, [1, found.classes, found.height, found.width]);
+                    let [mean, p99] = difference(&found.values, expected);
+                    let what = format!("{file}, {}, {precision:?}", gpu.properties().capability);
+                    println!("{what}: mean {mean:.5}, 99 % {p99:.4}");
+                    // Float16 has three bits more than bfloat16, which may be as far as the processor's engine in it.
+                    let allowed = match precision {
+                        Stored::F16 => [0.004, 0.016],
+                        Stored::F16Promoted => [0.008, 0.03],
+                        Stored::Bf16 => [0.02, 0.08],
+                    };
+                    assert!(mean <= allowed[0] && p99 <= allowed[1], "{what}: {mean}, {p99}");
+                }
+            }
+        }
+    }
+}
+
+/// A frame of a format with padding between rows, from a picture that all formats make alike.
+fn frame(format: PixelFormat, width: usize, height: usize) -> OwnedFrame {
+    let info = FrameInfo { format, width, height, colorimetry: Default::default() };
+    let planes = (0..format.planes()).map(|index| {
+        let (row_bytes, rows) = info.plane_size(index);
+        let stride = row_bytes + 5;
+        let value = |i: usize| ((i / stride * 3 + i % stride * 2) % 251) as u8;
+        ((0..stride * rows).map(value).collect(), stride)
+    });
+    OwnedFrame::new(info, planes.collect()).unwrap()
+}
+
+#[test]
+fn labels_are_those_of_the_processor() {
+    stand_in::open();
+    for (card, seed, _) in TINY {
+        let card = ModelCard::load(&data(card)).unwrap();
+        let weights = Weights::generated(&card, seed);
+        let segmenter = |backend| {
+            let options = Options { backend, keep_logits: true, ..Options::default() };
+            Segmenter::new(card.clone(), &weights, options).unwrap()
+        };
+        let f32 = BackendRequest {
+            precision: Some(Precision::F32),
+            mode: Some(Mode::Kernels),
+            ..Default::default()
+        };
+        let expected = segmenter(f32);
+        let device = DeviceRequest::Cuda(Some(if stand_in::wants_card() { 0 } else { 1 }));
+        let found = segmenter(BackendRequest { device, ..Default::default() });
+        assert_eq!(found.backend().precision, Precision::F16);
+        // Twice the same size, then others: memory is made anew, and used again.
+        for (format, width, height) in [
+            (PixelFormat::Nv12, 97, 131),
+            (PixelFormat::Nv12, 97, 131),
+            (PixelFormat::Rgb, 200, 60),
+            (PixelFormat::I420, 64, 64),
+        ] {
+            let [mut one, mut other] = [Output::default(), Output::default()];
+            for (segmenter, output) in [(&expected, &mut one), (&found, &mut other)] {
+                segmenter.submit(frame(format, width, height)).unwrap();
+                segmenter.receive(output).unwrap();
+            }
+            let what = format!("{}, {format} {width} x {height}", card.name());
+            let (one_logits, other_logits) = (one.logits.unwrap(), other.logits.unwrap());
+            let [mean, p99] = difference(&other_logits.values, &one_logits.values);
+            assert!(mean < 0.006 && p99 < 0.02, "{what}: logits differ by {mean}, {p99}");
+            let labels = one.labels.labels().iter().zip(other.labels.labels());
+            let equal = labels.filter(|(a, b)| a == b).count();
+            // Random weights make near-ties everywhere.
+            assert!(
+                equal * 100 >= 97 * width * height,
+                "{what}: {equal} of {} labels are equal",
+                width * height
+            );
+            assert!(other.timing.network > Duration::ZERO, "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_named() {
+    stand_in::open();
+    let count = gpus().len() as u32;
+    let request = |device, mode, precision| BackendRequest { device, mode, precision }.resolve();
+    let missing = request(DeviceRequest::Cuda(Some(count + 7)), None, None).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::BackendUnavailable);
+    assert!(
+        missing.to_string().contains(&format!("device cuda:{} is not available", count + 7)),
+        "{missing}"
+    );
+    assert!(missing.to_string().contains(&format!("finds {count}")), "{missing}");
+    let f32 = request(DeviceRequest::Cuda(None), None, Some(Precision::F32)).unwrap_err();
+    assert!(f32.to_string().contains("expected precision auto, f16 or bf16"), "{f32}");
+    let portable = request(DeviceRequest::Cuda(None), Some(Mode::Portable), None).unwrap_err();
+    assert!(portable.to_string().contains("expected backend auto or kernels"), "{portable}");
+    let backend = request(DeviceRequest::Cuda(None), None, None).unwrap();
+    assert_eq!(backend.to_string(), "kernels cuda:0 f16");
+}
