@@ -36,6 +36,10 @@ fn heads(shape: QkvShape, values: &[f32], first: usize, count: usize) -> Vec<f32
 
 fn check_attention(stream: &Stream, precision: Precision, shape: QkvShape) {
     let QkvShape { tokens, heads: count, kv_heads, head_dim, head_stride } = shape;
+    let longest = [32, 64, 80, 128].into_iter().find(|longest| head_dim <= *longest).unwrap();
+    if !gpu::is_wanted("SAPIENS_TEST_INSTANCE", &longest.to_string()) {
+        return;
+    }
     // Scores from -8 to 8: shares that differ by orders of magnitude.
     let (qkv, exact) = gpu::stored(stream, precision, &padded(shape, 1.5));
     let attention = Attention::new(stream.gpu(), precision, head_dim).unwrap();
