@@ -67,12 +67,11 @@ pub fn ask_first(library: &Path) -> Result<(), String> {
     let why = || {
         // SAFETY: what this thread failed at, or NULL.
         let text = unsafe { libc::dlerror() };
-        // SAFETY: as above: it ends with a NUL.
         if text.is_null() {
-            "".into()
-        } else {
-            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+            return String::new();
         }
+        // SAFETY: a text that ends with a NUL.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     };
     let path = CString::new(library.as_os_str().as_bytes()).map_err(|_| "no path".to_owned())?;
     // SAFETY: a path. What runs when it is opened are the registrations of its kernels.
