@@ -1,6 +1,9 @@
 //! Whether the tests of the CUDA kernels find mistakes: each one of `cuda/mutations` is planted in a copy of a kernel, which
 //! is compiled for the stand-in, and the test that is named beside it must fail.
 //!
+//! A list is a file; what stands in it before the first mistake holds for all of them. A mistake that can't change any result
+//! doesn't belong there. Where threads meet, exchange or wait there must be one, so a new kernel needs a list.
+//!
 //! `cargo test -p sapiens-kernels --features cuda --test cuda_mutations -- --nocapture` prints how each was found, once the
 //! other tests are built; `SAPIENS_TEST_MUTATIONS=attention` keeps to those whose file or words contain that.
 
@@ -14,7 +17,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -47,12 +49,13 @@ fn ampere() -> u32 {
     80
 }
 
-/// Which copies of a text are meant, and which part of it changes.
 impl Mutation {
+    /// The file that is compiled.
     fn kernel(&self) -> &str {
         self.kernel.as_deref().unwrap_or(&self.file)
     }
 
+    /// Where in the text it is planted.
     fn place(&self, text: &str) -> Result<usize, String> {
         let places: Vec<usize> = text.match_indices(&self.find).map(|(place, _)| place).collect();
         match (self.nth, &places[..]) {
@@ -302,11 +305,10 @@ fn planted_mistakes_are_found() {
     all.append(&mut mutations);
 
     let bench = Bench::new();
-    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (queue, failures) = (Mutex::new(all.iter().enumerate()), Mutex::new(Vec::new()));
+    let next = || queue.lock().unwrap().next();
     let work = || {
-        while let Some((number, mutation)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, all.get(n)?)))
-        {
+        while let Some((number, mutation)) = next() {
             let begin = Instant::now();
             let outcome = bench.try_out(number, mutation);
             let (how, message) = match &outcome {
