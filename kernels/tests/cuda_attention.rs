@@ -36,6 +36,10 @@ fn heads(shape: QkvShape, values: &[f32], first: usize, count: usize) -> Vec<f32
 
 fn check_attention(stream: &Stream, precision: Precision, shape: QkvShape) {
     let QkvShape { tokens, heads: count, kv_heads, head_dim, head_stride } = shape;
+    let longest = [32, 64, 80, 128].into_iter().find(|longest| head_dim <= *longest).unwrap();
+    if !gpu::is_wanted("SAPIENS_TEST_INSTANCE", &longest.to_string()) {
+        return;
+    }
     // Scores from -8 to 8: shares that differ by orders of magnitude.
     let (qkv, exact) = gpu::stored(stream, precision, &padded(shape, 1.5));
     let attention = Attention::new(stream.gpu(), precision, head_dim).unwrap();
@@ -94,24 +98,28 @@ fn attention_agrees_with_the_naive_one() {
     });
 }
 
-/// Shares of one key alone, far in front of the others, whose scores are large: nothing overflows.
+/// Shares of one key alone, far in front of the others, whose scores are large: nothing overflows, whether it comes before
+/// them or after.
 #[test]
 fn large_scores_choose_one_key() {
     gpu::each(|stream, precision| {
-        let shape = QkvShape { tokens: 80, heads: 1, kv_heads: 1, head_dim: 64, head_stride: 64 };
-        let mut values = vec![0.0f32; shape.tokens * shape.stride()];
-        for (token, row) in values.chunks_exact_mut(shape.stride()).enumerate() {
-            row[..64].fill(60.0);
-            row[64..128].fill(if token == 77 { 60.0 } else { -60.0 });
-            row[128..].fill(token as f32);
+        for chosen in [3, 77] {
+            let shape = QkvShape { tokens: 80, heads: 1, kv_heads: 1, head_dim: 64, head_stride: 64 };
+            let mut values = vec![0.0f32; shape.tokens * shape.stride()];
+            for (token, row) in values.chunks_exact_mut(shape.stride()).enumerate() {
+                row[..64].fill(60.0);
+                row[64..128].fill(if token == chosen { 60.0 } else { -60.0 });
+                row[128..].fill(token as f32);
+            }
+            let (qkv, _) = gpu::stored(stream, precision, &values);
+            let attention = Attention::new(stream.gpu(), precision, 64).unwrap();
+            let mut out = gpu::poisoned(stream, shape.tokens * 64);
+            attention.run(stream, shape, qkv.slice(..), out.slice_mut(..)).unwrap();
+            let actual = gpu::download_stored(stream, precision, &out);
+            // Of a score of 29000 the exponent is known to a thousandth, and so is the share.
+            let off = |x: &f32| (x - chosen as f32).abs();
+            assert!(actual.iter().all(|x| off(x) < 0.3), "{precision:?}: {:?}", &actual[..4]);
         }
-        let (qkv, _) = gpu::stored(stream, precision, &values);
-        let attention = Attention::new(stream.gpu(), precision, 64).unwrap();
-        let mut out = gpu::poisoned(stream, shape.tokens * 64);
-        attention.run(stream, shape, qkv.slice(..), out.slice_mut(..)).unwrap();
-        let actual = gpu::download_stored(stream, precision, &out);
-        // Of a score of 29000 the exponent is known to a thousandth, and so is the share.
-        assert!(actual.iter().all(|&x| (x - 77.0).abs() < 0.3), "{precision:?}: {:?}", &actual[..4]);
     });
 }
 
@@ -120,9 +128,14 @@ fn large_scores_choose_one_key() {
 #[test]
 fn norms_and_rotation_agree_with_the_naive_ones() {
     gpu::each(|stream, precision| {
-        for (grid, prefix, count, kv_heads, head_dim) in
-            [((3, 5), 9, 4, 2, 64), ((4, 3), 9, 2, 1, 76), ((2, 2), 1, 6, 3, 32), ((1, 7), 0, 1, 1, 128)]
-        {
+        // Of vectors as tiny as the last ones epsilon is half of the mean square.
+        for (grid, prefix, count, kv_heads, head_dim, scale) in [
+            ((3, 5), 9, 4, 2, 64, 3.0),
+            ((4, 3), 9, 2, 1, 76, 3.0),
+            ((2, 2), 1, 6, 3, 32, 3.0),
+            ((1, 7), 0, 1, 1, 128, 3.0),
+            ((2, 3), 1, 2, 1, 64, 1e-3),
+        ] {
             let tokens = prefix + grid.0 * grid.1;
             let shape = QkvShape {
                 tokens,
@@ -131,7 +144,7 @@ fn norms_and_rotation_agree_with_the_naive_ones() {
                 head_dim,
                 head_stride: head_dim.next_multiple_of(8),
             };
-            let (mut qkv, exact) = gpu::stored(stream, precision, &padded(shape, 3.0));
+            let (mut qkv, exact) = gpu::stored(stream, precision, &padded(shape, scale));
             let tables = reference::RopeTables::new(grid.0, grid.1, &reference::rope_periods(head_dim));
             let half = |table: &[f32]| -> Vec<f32> {
                 table.chunks_exact(head_dim).flat_map(|angles| angles[..head_dim / 2].to_vec()).collect()

@@ -14,11 +14,20 @@ use support::gpu;
 fn norms_of_rows_agree_with_the_naive_ones() {
     gpu::each(|stream, precision| {
         let norm = Norm::new(stream.gpu(), precision).unwrap();
-        for (rows, columns) in [(1, 4), (3, 192), (2, 1024), (2, 1920), (1, 2432), (2, 4096)] {
-            // Far from zero: a variance from sums of squares would be lost.
-            let spread = 3.0 * (columns as f32).sqrt();
+        // Far from zero, a variance from sums of squares would be lost; of tiny values epsilon is the larger part of it.
+        let (far, tiny) = ((20.0, 3.0), (0.0, 5e-4));
+        for (rows, columns, (mean, spread)) in [
+            (1, 4, far),
+            (3, 192, far),
+            (3, 192, tiny),
+            (2, 1024, far),
+            (2, 1920, far),
+            (1, 2432, far),
+            (2, 4096, far),
+        ] {
+            let spread = spread * (columns as f32).sqrt();
             let x = support::generated("x", &[rows, columns, 1], 6);
-            let x: Vec<f32> = x.iter().map(|x| 20.0 + spread * x).collect();
+            let x: Vec<f32> = x.iter().map(|x| mean + spread * x).collect();
             let weight = support::generated("norm.weight", &[columns], 6);
             let bias = support::generated("norm.bias", &[columns], 6);
             let device = [&x, &weight, &bias].map(|values| gpu::upload(stream, values));

@@ -22,17 +22,33 @@ fn main() {
     // A kernel is for the architectures that its PTX is for.
     for arch in ["75", "80"] {
         let mut compiler = compiler();
-        compiler.flag("-xc++").define("SAPIENS_EMULATED", None).define("SAPIENS_ARCH", arch);
+        compiler.define("SAPIENS_EMULATED", None).define("SAPIENS_ARCH", arch);
         // Nothing refers to a kernel: it registers itself when the library is loaded.
         compiler.link_lib_modifier("+whole-archive");
-        compiler.files(sources(KERNELS, "cu")).compile(&format!("sapiens_kernels_{arch}"));
+        for kernel in sources(KERNELS, "cu") {
+            compiler.file(unit(&kernel, arch));
+        }
+        compiler.compile(&format!("sapiens_kernels_{arch}"));
     }
+}
+
+/// A kernel's file in a namespace of its own: on a GPU each is a program of its own, and they use each other's names.
+fn unit(kernel: &Path, arch: &str) -> PathBuf {
+    let name = kernel.file_stem().unwrap_or_default().to_string_lossy();
+    let unit = PathBuf::from(std::env::var("OUT_DIR").unwrap_or_default()).join(format!("{name}_{arch}.cpp"));
+    let text = format!("#include \"device.cuh\"\nnamespace {name}_{arch} {{\n#include \"{name}.cu\"\n}}\n");
+    if let Err(error) = std::fs::write(&unit, text) {
+        println!("cargo::error={}: {error}", unit.display());
+    }
+    unit
 }
 
 /// A compiler that optimises whatever cargo says: tests run whole networks.
 fn compiler() -> cc::Build {
     let mut compiler = cc::Build::new();
     compiler.cpp(true).std("c++17").opt_level(2).include(EMULATOR).include(KERNELS);
+    // Nothing is fused that the kernels don't fuse themselves.
+    compiler.flag("-ffp-contract=off");
     compiler
 }
 

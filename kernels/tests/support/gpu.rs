@@ -1,40 +1,15 @@
 //! Devices for the tests of the CUDA kernels: the stand-in for the driver, on which kernels run on the processor, or a card's own
 //! driver where `SAPIENS_TEST_CUDA` is set.
-#![allow(unsafe_code, reason = "a library is opened by its path")]
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use sapiens_kernels::cuda::{Buffer, CudaError, Gpu, Plain, Precision, Stream};
-
-/// What the stand-in's devices are: Turing; A100, with much shared memory; GeForce's Ampere, with little.
-const CAPABILITIES: &str = "7.5,8.0,8.6";
-
-/// Lets whoever asks for the driver get the stand-in.
-fn stand_in() {
-    static OPENED: Once = Once::new();
-    OPENED.call_once(|| {
-        if std::env::var_os("SAPIENS_TEST_CUDA").is_some() {
-            return;
-        }
-        let test = std::env::current_exe().unwrap();
-        let library = test.with_file_name("libsapiens_stand_in.so");
-        assert!(library.exists(), "{} is not there: cargo build -p sapiens-stand-in", library.display());
-        let path = CString::new(library.as_os_str().as_bytes()).unwrap();
-        // SAFETY: all tests come here first, and nobody reads the environment meanwhile. The library is ours.
-        let handle = unsafe {
-            std::env::set_var("SAPIENS_STAND_IN_CAPABILITY", CAPABILITIES);
-            libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
-        };
-        assert!(!handle.is_null(), "{} can't be opened", library.display());
-    });
-}
+use sapiens_stand_in_loader as stand_in;
 
 /// All devices.
 pub fn all() -> Vec<Arc<Gpu>> {
-    stand_in();
+    stand_in::open();
     let open = |index| match Gpu::open(index) {
         Ok(gpu) => Some(gpu),
         Err(CudaError::NoDevice { count, .. }) if count > 0 => None,
@@ -50,13 +25,21 @@ pub fn each_device(mut check: impl FnMut(&Stream)) {
     }
 }
 
+/// Whether there is a check for this instance of a kernel: for all of them, unless the one in which `cuda_mutations.rs` has
+/// planted a mistake is named.
+pub fn is_wanted(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |wanted| wanted == name)
+}
+
 /// Runs a check with every precision that each device has.
 pub fn each(mut check: impl FnMut(&Stream, Precision)) {
     for gpu in all() {
         let stream = Stream::new(&gpu).unwrap();
-        for precision in [Precision::F16, Precision::F16Promoted, Precision::Bf16] {
+        let precisions =
+            [("f16", Precision::F16), ("f16_promoted", Precision::F16Promoted), ("bf16", Precision::Bf16)];
+        for (name, precision) in precisions {
             let turing = gpu.properties().capability.major < 8;
-            if precision != Precision::Bf16 || !turing {
+            if (precision != Precision::Bf16 || !turing) && is_wanted("SAPIENS_TEST_PRECISION", name) {
                 check(&stream, precision);
             }
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::call::Calls;
 use crate::capture::{Capture, Exec, Graph};
+use crate::emulator;
 use crate::error::{CUresult, Result};
 use crate::fault;
 use crate::ffi::Handle;
@@ -95,6 +96,9 @@ impl Driver {
                 refusal = Some(format!("the log can't be opened: {error}"));
                 Log::open(None)
             });
+            if let Some(Err(why)) = settings.kernels.as_deref().map(emulator::ask_first) {
+                refusal = Some(format!("no kernels can be had of a library: {why}"));
+            }
             let Ok(log) = log else { unreachable!("no file is opened") };
             let (is_initialised, state) = (AtomicBool::new(false), Mutex::default());
             Self { settings, calls: Calls::new(), log, refusal, is_initialised, state }

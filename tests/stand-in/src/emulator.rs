@@ -1,7 +1,10 @@
-//! The emulator of kernels, in C++ (`emulator/`), and a launch of one of its kernels.
+//! The emulator of kernels, in C++ (`emulator/`), compiled in or in a library of its own, and a launch of one of its
+//! kernels.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::Arc;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{self, CUresult};
 use crate::fault;
@@ -9,13 +12,9 @@ use crate::probe::{OWN, Own};
 use crate::ptx::Entry;
 
 unsafe extern "C" {
-    /// A kernel that was compiled in for an architecture, or NULL.
     fn sapiens_emulator_find(name: *const c_char, arch: c_int) -> *const c_void;
-    /// How many parameters it has.
     fn sapiens_emulator_parameters(kernel: *const c_void) -> u32;
-    /// How many bytes one of them has.
     fn sapiens_emulator_parameter_size(kernel: *const c_void, index: u32) -> u32;
-    /// Runs all blocks on this thread; 0, or 1 and a text.
     fn sapiens_emulator_launch(
         kernel: *const c_void,
         grid: *const u32,
@@ -28,6 +27,79 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// The functions of an emulator: of the one that is compiled in, or of one in a library with other kernels.
+struct Functions {
+    /// A kernel that was compiled for an architecture, or NULL.
+    find: unsafe extern "C" fn(*const c_char, c_int) -> *const c_void,
+    /// How many parameters it has.
+    parameters: unsafe extern "C" fn(*const c_void) -> u32,
+    /// How many bytes one of them has.
+    parameter_size: unsafe extern "C" fn(*const c_void, u32) -> u32,
+    /// Runs all blocks on this thread; 0, or 1 and a text. Takes the kernel, the grid, the block, bytes of shared memory,
+    /// arguments, a seed, and a place for the text with its size.
+    launch: unsafe extern "C" fn(
+        *const c_void,
+        *const u32,
+        *const u32,
+        usize,
+        *const *mut c_void,
+        u64,
+        *mut c_char,
+        usize,
+    ) -> c_int,
+}
+
+static COMPILED_IN: Functions = Functions {
+    find: sapiens_emulator_find,
+    parameters: sapiens_emulator_parameters,
+    parameter_size: sapiens_emulator_parameter_size,
+    launch: sapiens_emulator_launch,
+};
+
+/// Those of the library that is asked first.
+static ELSEWHERE: OnceLock<Functions> = OnceLock::new();
+
+/// From now on kernels come from a library first: the emulator's sources compiled with other kernels.
+///
+/// # Errors
+/// If it can't be opened or is no emulator; the text says why.
+pub fn ask_first(library: &Path) -> Result<(), String> {
+    let why = || {
+        // SAFETY: what this thread failed at, or NULL.
+        let text = unsafe { libc::dlerror() };
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: a text that ends with a NUL.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    };
+    let path = CString::new(library.as_os_str().as_bytes()).map_err(|_| "no path".to_owned())?;
+    // SAFETY: a path. What runs when it is opened are the registrations of its kernels.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Err(why());
+    }
+    let symbol = |name: &CStr| {
+        // SAFETY: a library that was opened and is never closed.
+        let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        if symbol.is_null() { Err(why()) } else { Ok(symbol) }
+    };
+    let (find, parameters) = (symbol(c"sapiens_emulator_find")?, symbol(c"sapiens_emulator_parameters")?);
+    let (size, launch) = (symbol(c"sapiens_emulator_parameter_size")?, symbol(c"sapiens_emulator_launch")?);
+    // SAFETY: the library is compiled from the sources of the functions that these types are of.
+    let functions = unsafe {
+        Functions {
+            find: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(_, _) -> _>(find),
+            parameters: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(_) -> _>(parameters),
+            parameter_size: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(_, _) -> _>(size),
+            launch: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(_, _, _, _, _, _, _, _) -> _>(
+                launch,
+            ),
+        }
+    };
+    ELSEWHERE.set(functions).map_err(|_| "a library is asked already".to_owned())
+}
+
 /// A kernel that can be run.
 #[derive(Clone, Copy)]
 pub enum Emulated {
@@ -37,11 +109,14 @@ pub enum Emulated {
     Own(&'static Own),
 }
 
-/// A kernel of the emulator, as its functions know it.
+/// A kernel of an emulator, as its functions know it.
 #[derive(Clone, Copy)]
-pub struct Compiled(*const c_void);
+pub struct Compiled {
+    kernel: *const c_void,
+    functions: &'static Functions,
+}
 
-// SAFETY: the emulator's kernels are constants, which all threads may read and launch.
+// SAFETY: an emulator's kernels are constants, which all threads may read and launch.
 unsafe impl Send for Compiled {}
 // SAFETY: as above.
 unsafe impl Sync for Compiled {}
@@ -58,21 +133,23 @@ impl Emulated {
             _ => return None,
         };
         let name = CString::new(name).ok()?;
-        // SAFETY: a text that ends with a NUL.
-        let kernel = unsafe { sapiens_emulator_find(name.as_ptr(), arch) };
-        (!kernel.is_null()).then_some(Self::Compiled(Compiled(kernel)))
+        ELSEWHERE.get().into_iter().chain([&COMPILED_IN]).find_map(|functions| {
+            // SAFETY: a text that ends with a NUL.
+            let kernel = unsafe { (functions.find)(name.as_ptr(), arch) };
+            (!kernel.is_null()).then_some(Self::Compiled(Compiled { kernel, functions }))
+        })
     }
 
     /// The size of each parameter.
     pub fn parameters(self) -> Vec<usize> {
-        let kernel = match self {
+        let Compiled { kernel, functions } = match self {
             Self::Own(own) => return own.parameters.to_vec(),
-            Self::Compiled(Compiled(kernel)) => kernel,
+            Self::Compiled(compiled) => compiled,
         };
-        // SAFETY: a kernel that the emulator found.
-        let count = unsafe { sapiens_emulator_parameters(kernel) };
+        // SAFETY: a kernel that this emulator found.
+        let count = unsafe { (functions.parameters)(kernel) };
         // SAFETY: as above, and it has so many parameters.
-        (0..count).map(|index| unsafe { sapiens_emulator_parameter_size(kernel, index) } as usize).collect()
+        (0..count).map(|index| unsafe { (functions.parameter_size)(kernel, index) } as usize).collect()
     }
 }
 
@@ -147,14 +224,19 @@ impl Launch {
     ///
     /// # Safety
     /// There is a pointer to a value for each of the kernel's parameters.
-    unsafe fn run_compiled(&self, kernel: Compiled, values: &[*mut c_void], seed: u64) -> Result<(), String> {
+    unsafe fn run_compiled(
+        &self,
+        compiled: Compiled,
+        values: &[*mut c_void],
+        seed: u64,
+    ) -> Result<(), String> {
         let mut message = [0 as c_char; 1024];
         let (grid, block) = (self.grid.as_ptr(), self.block.as_ptr());
         let (text, len) = (message.as_mut_ptr(), message.len());
+        let Compiled { kernel, functions } = compiled;
         // SAFETY: a kernel that was found, with values as it needs them, and a place for a text.
-        let failed = unsafe {
-            sapiens_emulator_launch(kernel.0, grid, block, self.shared, values.as_ptr(), seed, text, len)
-        };
+        let failed =
+            unsafe { (functions.launch)(kernel, grid, block, self.shared, values.as_ptr(), seed, text, len) };
         if failed == 0 {
             return Ok(());
         }

@@ -20,6 +20,7 @@
 //! | `SAPIENS_STAND_IN_DEVICES` | one for each capability | `0`: `CUDA_ERROR_NO_DEVICE` |
 //! | `SAPIENS_STAND_IN_FAIL` | | `cuMemAlloc_v2:3`: its third call fails; `*:57`: the 57th call of any function; a third part is the result |
 //! | `SAPIENS_STAND_IN_LOG` | | a file that is appended to, one line per call and per operation of a stream |
+//! | `SAPIENS_STAND_IN_KERNELS` | | a shared library of the emulator and kernels, which is asked for each kernel before those that are compiled in |
 //!
 //! Who touches memory that it may not ends the process, as a fault; stderr says which byte of which memory it was.
 //!

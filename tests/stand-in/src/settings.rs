@@ -24,6 +24,8 @@ pub struct Settings {
     pub fail: Option<Fail>,
     /// Where calls and operations are written to.
     pub log: Option<PathBuf>,
+    /// A library whose kernels go before those that are compiled in.
+    pub kernels: Option<PathBuf>,
 }
 
 /// A call that fails.
@@ -49,6 +51,7 @@ impl Default for Settings {
             devices: None,
             fail: None,
             log: None,
+            kernels: None,
         }
     }
 }
@@ -69,6 +72,7 @@ impl Settings {
         set("DEVICES", &mut settings.devices, |text| text.parse().ok().map(Some))?;
         set("FAIL", &mut settings.fail, |text| fail(text).map(Some))?;
         set("LOG", &mut settings.log, |text| Some(Some(text.into())))?;
+        set("KERNELS", &mut settings.kernels, |text| Some(Some(text.into())))?;
         Ok(settings)
     }
 }

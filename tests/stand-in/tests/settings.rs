@@ -7,7 +7,7 @@
 mod support;
 
 use cudarc::driver::sys::{CUdevice_attribute, CUgraphExec, CUresult, CUstreamCaptureMode};
-use support::{Alone, allocate, is_child, stream};
+use support::{Alone, allocate, child, is_child, said, stream};
 
 #[test]
 fn the_capability_is_as_asked_for() {
@@ -147,4 +147,22 @@ fn the_log_has_calls_and_what_streams_did() {
     let what: Vec<_> = runs.iter().map(|run| run[4..].join(" ")).collect();
     assert_eq!(what, ["fill 4", "fill 3", "graph 1"]);
     assert!(runs.iter().all(|run| run[2].parse::<u64>().unwrap() <= run[3].parse::<u64>().unwrap()));
+}
+
+#[test]
+fn a_library_of_kernels_must_be_one() {
+    // A path that leads nowhere, and a library that has no kernels.
+    for library in ["/nowhere/libkernels.so", "libm.so.6"] {
+        let environment = [("SAPIENS_STAND_IN_KERNELS", library)];
+        match child("a_library_of_kernels_must_be_one", &environment) {
+            Some(output) => {
+                assert!(output.status.success(), "{}", said(&output));
+                assert!(said(&output).contains("stand-in: no kernels can be had"), "{}", said(&output));
+            }
+            None => {
+                assert_eq!(result!(cuInit(0)), CUresult::CUDA_ERROR_INVALID_VALUE);
+                return;
+            }
+        }
+    }
 }
