@@ -9,7 +9,7 @@ export SAPIENSSEG_CLIPS
 SAPIENSSEG_CUDA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/cuda
 export SAPIENSSEG_CUDA
 
-.PHONY: help demo test check deps clips cuda-tools cuda-check ptx fmt clippy unit loom full-size full-size-all doc build train install clean
+.PHONY: device-check help demo test check deps clips cuda-tools cuda-check ptx fmt clippy unit loom full-size full-size-all doc build train install clean
 
 help:
 	@echo "make demo       a clip of drawn people through the element: a video and a picture in demo/"
@@ -24,6 +24,7 @@ help:
 	@echo "make ptx        the CUDA kernels' PTX, anew, after a change to kernels/cuda (no GPU needed)"
 	@echo "make cuda-check   that PTX against its sources, and what the kernels need on every generation of cards"
 	@echo "make cuda-tools   fetches what both and the CUDA tests need (NVRTC 12.0 and 13.5; 85 MB)"
+	@echo "make device-check   checks and times the CUDA kernels on this machine's NVIDIA card, PyTorch beside them"
 	@echo "make train      the demo model's weights, anew: MINUTES of training on all cores"
 
 test: check full-size loom
@@ -71,6 +72,16 @@ doc: deps
 
 build: deps
 	$(CARGO) build --release --locked -p sapiens-cli -p gst-plugin-sapiensseg -p sapiens-examples
+
+# What a machine with a card needs is copied there: this folder, and nothing else.
+DEVICE_CHECK := target/device-check
+
+device-check: deps
+	$(CARGO) build --release --locked -p sapiens-device-check
+	install -D -m 755 target/release/device-check tools/device-check/run.sh -t $(DEVICE_CHECK)
+	install -D -m 644 tools/device-check/torch_operations.py -t $(DEVICE_CHECK)
+	@if [ -e /dev/nvidiactl ]; then $(DEVICE_CHECK)/run.sh; else \
+		echo "no NVIDIA card here: copy $(DEVICE_CHECK) to a machine with one and run run.sh there"; fi
 
 VARIANT ?= demo
 DEMO_DIR ?= demo

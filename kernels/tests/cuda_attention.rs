@@ -71,8 +71,8 @@ fn check_attention(stream: &Stream, precision: Precision, shape: QkvShape) {
     }
 }
 
-#[test]
-fn attention_agrees_with_the_naive_one() {
+#[cfg_attr(test, test)]
+pub(crate) fn attention_agrees_with_the_naive_one() {
     let shape = |tokens, heads, kv_heads, head_dim: usize| QkvShape {
         tokens,
         heads,
@@ -100,8 +100,8 @@ fn attention_agrees_with_the_naive_one() {
 
 /// Shares of one key alone, far in front of the others, whose scores are large: nothing overflows, whether it comes before
 /// them or after.
-#[test]
-fn large_scores_choose_one_key() {
+#[cfg_attr(test, test)]
+pub(crate) fn large_scores_choose_one_key() {
     gpu::each(|stream, precision| {
         for chosen in [3, 77] {
             let shape = QkvShape { tokens: 80, heads: 1, kv_heads: 1, head_dim: 64, head_stride: 64 };
@@ -125,8 +125,8 @@ fn large_scores_choose_one_key() {
 
 /// Norm and rotation. Roundings to bfloat16 may fall to the other side where the norm's last bits differ: one step of it then, in few
 /// values.
-#[test]
-fn norms_and_rotation_agree_with_the_naive_ones() {
+#[cfg_attr(test, test)]
+pub(crate) fn norms_and_rotation_agree_with_the_naive_ones() {
     gpu::each(|stream, precision| {
         // Of vectors as tiny as the last ones epsilon is half of the mean square.
         for (grid, prefix, count, kv_heads, head_dim, scale) in [

@@ -73,8 +73,8 @@ fn check(stream: &Stream, case: Case) {
 }
 
 /// Of several sizes, filters and all the rest one after the other: every layout meets every filter at some sizes.
-#[test]
-fn equals_the_naive_twins_on_ugly_sizes() {
+#[cfg_attr(test, test)]
+pub(crate) fn equals_the_naive_twins_on_ugly_sizes() {
     gpu::each_device(|stream| {
         let from = [(1, 1), (1, 9), (9, 1), (2, 2), (5, 3), (61, 45), (33, 70), (64, 48), (97, 31), (32, 64)];
         let to = [(16, 16), (32, 48), (64, 16), (48, 64)];
@@ -108,8 +108,8 @@ fn equals_the_naive_twins_on_ugly_sizes() {
     });
 }
 
-#[test]
-fn a_frame_may_be_smaller_than_its_canvas() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_frame_may_be_smaller_than_its_canvas() {
     gpu::each_device(|stream| {
         for (i, from) in [(1usize, 1usize), (31, 17), (32, 32), (33, 47), (15, 64)].into_iter().enumerate() {
             for (j, (_, layout)) in LAYOUTS.into_iter().enumerate() {
@@ -125,8 +125,8 @@ fn a_frame_may_be_smaller_than_its_canvas() {
 }
 
 /// Sizes with each kind of areas: whole pixels, 2 x 2 of them, fractions, and both sides growing or one.
-#[test]
-fn every_arithmetic_of_areas_is_met() {
+#[cfg_attr(test, test)]
+pub(crate) fn every_arithmetic_of_areas_is_met() {
     gpu::each_device(|stream| {
         for (from, to) in [
             ((96, 64), (48, 32)),

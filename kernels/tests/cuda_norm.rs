@@ -10,8 +10,8 @@ use sapiens_kernels::cuda::product::MomentBlocks;
 use sapiens_kernels::reference;
 use support::gpu;
 
-#[test]
-fn norms_of_rows_agree_with_the_naive_ones() {
+#[cfg_attr(test, test)]
+pub(crate) fn norms_of_rows_agree_with_the_naive_ones() {
     gpu::each(|stream, precision| {
         let norm = Norm::new(stream.gpu(), precision).unwrap();
         // Far from zero, a variance from sums of squares would be lost; of tiny values epsilon is the larger part of it.
@@ -55,8 +55,8 @@ fn norms_of_rows_agree_with_the_naive_ones() {
 }
 
 /// From moments as a product leaves them, of one product or of a ConvTranspose's four phases.
-#[test]
-fn instance_norms_agree_with_the_naive_ones() {
+#[cfg_attr(test, test)]
+pub(crate) fn instance_norms_agree_with_the_naive_ones() {
     gpu::each(|stream, precision| {
         let norm = InstanceNorm::new(stream.gpu(), precision).unwrap();
         for (phases, rows, block_rows, columns) in

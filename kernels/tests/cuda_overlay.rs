@@ -63,8 +63,8 @@ fn check(
     }
 }
 
-#[test]
-fn equals_the_naive_twin_on_ugly_sizes() {
+#[cfg_attr(test, test)]
+pub(crate) fn equals_the_naive_twin_on_ugly_sizes() {
     gpu::each_device(|stream| {
         let sizes = [
             (1, 1),
@@ -90,8 +90,8 @@ fn equals_the_naive_twin_on_ugly_sizes() {
     });
 }
 
-#[test]
-fn nothing_shown_changes_nothing() {
+#[cfg_attr(test, test)]
+pub(crate) fn nothing_shown_changes_nothing() {
     gpu::each_device(|stream| {
         for (name, layout) in LAYOUTS {
             check(stream, name, layout, (37, 11), 1, 0);

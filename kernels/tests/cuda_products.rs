@@ -206,8 +206,8 @@ fn check_moments(
     assert!(moments.next().is_none(), "{what}: more moments");
 }
 
-#[test]
-fn products_agree_with_the_naive_ones() {
+#[cfg_attr(test, test)]
+pub(crate) fn products_agree_with_the_naive_ones() {
     with_every_tile(|stream, products, what| {
         // Less than a chunk of anything; around a tile's sides and a slice's depth; several of each.
         for size in [[1, 4, 8], [33, 60, 64], [65, 132, 72], [128, 256, 128], [200, 72, 328]] {
@@ -217,8 +217,8 @@ fn products_agree_with_the_naive_ones() {
 }
 
 /// One product with rows that start at any multiple of 8 values, as the heads of keys do.
-#[test]
-fn results_may_have_gaps() {
+#[cfg_attr(test, test)]
+pub(crate) fn results_may_have_gaps() {
     gpu::each(|stream, precision| {
         let products = Products::new(stream.gpu(), precision).unwrap();
         let [rows, columns, depth] = [70, 24, 40];
@@ -237,8 +237,8 @@ fn results_may_have_gaps() {
     });
 }
 
-#[test]
-fn deconvs_agree_with_the_naive_ones() {
+#[cfg_attr(test, test)]
+pub(crate) fn deconvs_agree_with_the_naive_ones() {
     with_every_tile(|stream, products, what| {
         let precision = products.precision();
         for [height, width, channels, columns] in

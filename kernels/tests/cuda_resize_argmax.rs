@@ -55,8 +55,8 @@ fn noise(count: usize) -> Vec<f32> {
     generated("logits", &[count, 3], 6).into_iter().step_by(3).collect()
 }
 
-#[test]
-fn equals_the_naive_twin_on_ugly_sizes() {
+#[cfg_attr(test, test)]
+pub(crate) fn equals_the_naive_twin_on_ugly_sizes() {
     gpu::each_device(|stream| {
         let sides = [1, 2, 3, 7, 16, 31];
         let mut tried = 0;
@@ -128,8 +128,8 @@ fn equals_the_authors_labels() {
     });
 }
 
-#[test]
-fn the_lowest_of_equal_classes_wins_and_nan_never_does() {
+#[cfg_attr(test, test)]
+pub(crate) fn the_lowest_of_equal_classes_wins_and_nan_never_does() {
     const INF: f32 = f32::INFINITY;
     gpu::each_device(|stream| {
         for (values, winner) in [
@@ -158,8 +158,8 @@ fn the_lowest_of_equal_classes_wins_and_nan_never_does() {
 }
 
 /// An infinite logit at one pixel: the naive twin decides where that becomes NaN.
-#[test]
-fn infinite_logits_do_as_the_naive_twin_does() {
+#[cfg_attr(test, test)]
+pub(crate) fn infinite_logits_do_as_the_naive_twin_does() {
     gpu::each_device(|stream| {
         let (classes, h, w) = (5, 4, 4);
         for (class, value) in [(2, f32::INFINITY), (0, f32::INFINITY), (3, f32::NEG_INFINITY), (1, f32::NAN)]

@@ -53,8 +53,8 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-#[test]
-fn conversions_round_to_even() {
+#[cfg_attr(test, test)]
+pub(crate) fn conversions_round_to_even() {
     on_every_device(|stream| {
         let values = values(64);
         let half = |x: f32| u32::from(f16::from_f32(x).to_bits());
@@ -78,8 +78,8 @@ fn conversions_round_to_even() {
     });
 }
 
-#[test]
-fn functions_are_as_exact_as_they_say() {
+#[cfg_attr(test, test)]
+pub(crate) fn functions_are_as_exact_as_they_say() {
     on_every_device(|stream| {
         // Denormal results are zero on the device, and far from where the networks are.
         let values: Vec<f32> =
@@ -111,8 +111,8 @@ fn functions_are_as_exact_as_they_say() {
     });
 }
 
-#[test]
-fn lanes_exchange_values() {
+#[cfg_attr(test, test)]
+pub(crate) fn lanes_exchange_values() {
     on_every_device(|stream| {
         let values: Vec<f32> = (0..32).map(|i| (i * i) as f32 - 100.0).collect();
         for (lane, got) in run(stream, Words::Exchange, &bits(&values)).iter().enumerate() {
@@ -126,8 +126,8 @@ fn lanes_exchange_values() {
     });
 }
 
-#[test]
-fn matrices_are_spread_over_lanes() {
+#[cfg_attr(test, test)]
+pub(crate) fn matrices_are_spread_over_lanes() {
     on_every_device(|stream| {
         // Value (m, row, column) says where it is.
         let at = |m: u32, row: u32, column: u32| m << 8 | row << 4 | column;
@@ -149,8 +149,8 @@ fn matrices_are_spread_over_lanes() {
     });
 }
 
-#[test]
-fn copies_arrive_or_are_zero() {
+#[cfg_attr(test, test)]
+pub(crate) fn copies_arrive_or_are_zero() {
     on_every_device(|stream| {
         let input: Vec<u32> = (1..=128).collect();
         for (lane, got) in run(stream, Words::Copies, &input).iter().enumerate() {
@@ -167,8 +167,8 @@ fn copies_arrive_or_are_zero() {
     });
 }
 
-#[test]
-fn matrices_are_multiplied() {
+#[cfg_attr(test, test)]
+pub(crate) fn matrices_are_multiplied() {
     gpu::each(|stream, precision| {
         let a = support::generated("a", &[16, 32, 1], 6);
         let b = support::generated("b", &[32, 8, 1], 6);

@@ -1,7 +1,8 @@
 //! Checks and times the CUDA kernels on a card. Needs the driver and nothing else.
+#![allow(clippy::duplicate_mod, reason = "each of the kernels' tests has what they share in it")]
 
+mod checks;
 mod report;
-mod steps;
 mod time;
 
 use std::error::Error;
@@ -9,19 +10,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use sapiens_device_check::steps;
 use sapiens_kernels::cuda::{Gpu, Stream};
 use time::Patience;
 
 /// Checks and times the CUDA kernels on a card.
 ///
-/// Prints what each kernel takes at the shapes of 0.3b and sapiens2-0.4b at 1024 x 768, what that is of the matrix units' rate, and
-/// what a frame takes in all of them.
+/// First every kernel against the naive one, as the tests do; then each takes at the shapes of 0.3b and sapiens2-0.4b at 1024 x 768, what that is of the matrix units' rate, and what a frame takes in
+/// all of them.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
     /// Number of the card
     #[arg(long, default_value_t = 0)]
     device: usize,
+    /// Check whether results are right, and time nothing
+    #[arg(long)]
+    checks_only: bool,
+    /// Time the kernels without checking them before
+    #[arg(long, conflicts_with = "checks_only")]
+    times_only: bool,
     /// Also time each product with every tile, to choose among them
     #[arg(long)]
     tiles: bool,
@@ -44,6 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    sapiens_stand_in_loader::want_card();
     let gpu = Gpu::open(arguments.device)?;
     let properties = gpu.properties();
     anstream::println!(
@@ -54,6 +63,16 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         properties.memory >> 20,
     );
     let stream = Stream::new(&gpu)?;
+    let wrong = if arguments.times_only { 0 } else { checks::run() };
+    if wrong > 0 {
+        return Err(format!(
+            "{wrong} checks failed: times of kernels that compute something else are of no use"
+        )
+        .into());
+    }
+    if arguments.checks_only {
+        return Ok(());
+    }
     let mut networks = vec![steps::sapiens_0_3b(), steps::sapiens2_0_4b()];
     if arguments.small {
         networks = networks.into_iter().map(steps::Network::shrunk).collect();

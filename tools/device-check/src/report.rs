@@ -3,8 +3,8 @@
 use sapiens_kernels::cuda::{Buffer, CudaError, Event, Precision, Stream, probe};
 use serde::Serialize;
 
-use crate::steps::{Network, Operation, Step, precisions};
 use crate::time::{Kernels, Patience};
+use sapiens_device_check::steps::{Network, Operation, Step, precisions};
 
 /// Figures of a device.
 #[derive(Debug, Serialize)]

@@ -6,20 +6,26 @@ use serde::Serialize;
 /// A network whose kernels are timed.
 #[derive(Debug)]
 pub struct Network {
+    /// As the cards have it.
     pub name: &'static str,
+    /// In the order of a frame.
     pub steps: Vec<Step>,
 }
 
 /// What is done how often in a frame.
 #[derive(Debug, Clone)]
 pub struct Step {
+    /// In words.
     pub name: &'static str,
+    /// How often in a frame.
     pub times: usize,
+    /// What is done.
     pub operation: Operation,
 }
 
 /// One launch, or two for an InstanceNorm.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[allow(missing_docs, reason = "sizes are as the kernels' launchers name them")]
 pub enum Operation {
     /// Of `rows` and `depth`, `columns` outputs.
     Product {
@@ -61,6 +67,7 @@ pub enum Operation {
 
 /// What follows a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "as the kernels' launchers name them")]
 pub enum Then {
     Store,
     StoreF32,

@@ -7,7 +7,7 @@ use sapiens_kernels::cuda::norm::{InstanceNorm, Norm};
 use sapiens_kernels::cuda::product::{Linear, Map, MomentBlocks, Out, Products, Rows, Then as After};
 use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Plain, Precision, Stream};
 
-use crate::steps::{Operation, Then};
+use sapiens_device_check::steps::{Operation, Then};
 
 type Result<T> = std::result::Result<T, CudaError>;
 

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "a library is opened by its path")]
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the stand-in's devices are if nobody says otherwise: Turing; A100, with much shared memory; GeForce's Ampere, with little.
 const CAPABILITIES: &str = "7.5,8.0,8.6";
@@ -17,9 +18,16 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// Whether tests are to run on a card: `SAPIENS_TEST_CUDA` is set.
+static CARD: AtomicBool = AtomicBool::new(false);
+
+/// Lets [`open`] do nothing from now on: checks run on a card.
+pub fn want_card() {
+    CARD.store(true, Ordering::Relaxed);
+}
+
+/// Whether checks are to run on a card: somebody said so, or `SAPIENS_TEST_CUDA` is set.
 pub fn wants_card() -> bool {
-    std::env::var_os("SAPIENS_TEST_CUDA").is_some()
+    CARD.load(Ordering::Relaxed) || std::env::var_os("SAPIENS_TEST_CUDA").is_some()
 }
 
 /// Opens the stand-in, so that whoever looks for the driver from now on finds it, with three devices of different

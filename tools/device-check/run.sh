@@ -1,0 +1,18 @@
+#!/bin/sh
+# Checks and times the CUDA kernels on this machine's card. Needs an NVIDIA driver of CUDA 12.0 or newer (525 and later), and the
+# program `device-check` beside this script, which `make device-check` puts there. Where a Python has PyTorch, its times for the same
+# operations come beside ours. Everything is kept in device-check.txt and device-check.json, in the current folder.
+set -eu
+
+here="$(cd "$(dirname "$0")" && pwd)"
+figures="device-check.json"
+
+{
+    "$here/device-check" --json "$figures" "$@"
+    python="${PYTHON:-python3}"
+    if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+        "$python" "$here/torch_operations.py" "$figures"
+    else
+        echo "PyTorch is not beside it: $python has no torch that sees the card"
+    fi
+} 2>&1 | tee device-check.txt

@@ -1,0 +1,3 @@
+//! What `device-check` times. The program beside this checks and times it.
+
+pub mod steps;
