@@ -193,7 +193,7 @@ fn mistakes_are_told_before_anything_is_done() {
     for (images, more, expected) in [
         (vec![good.as_path()], vec!["--variant", "3b"], "possible values: 0.3b"),
         (vec![&good], vec!["--input-size", "width=100,height=96"], "width is 100, expected a multiple of 16"),
-        (vec![&good], vec!["--device", "cuda:0"], "device cuda:0 is not available"),
+        (vec![&good], vec!["--device", "cuda:99"], "device cuda:99 is not available"),
         (vec![&good], vec!["--backend", "tensorrt"], "unknown backend \"tensorrt\""),
         (vec![&good], vec!["--precision", "f16"], "precision f16 is not available"),
         (vec![&good], vec!["--classes", "Hair,Tail"], "unknown class \"Tail\""),

@@ -427,7 +427,7 @@ fn lists_name_inputs_and_names_that_clash_are_refused() {
         assert_eq!(run(&[&one], &output, wrong).status.code(), Some(2), "{wrong:?}");
     }
     assert_eq!(run(&[], &output, &[]).status.code(), Some(2));
-    let missing = annotate().arg(&one).arg("-o").arg(&output).args(["--device", "cuda"]).output().unwrap();
+    let missing = annotate().arg(&one).arg("-o").arg(&output).args(["--device", "cuda:99"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(1), "{}", stderr(&missing));
 }
 

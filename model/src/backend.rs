@@ -144,7 +144,8 @@ impl BackendRequest {
                 "the portable backend runs on the processor; expected backend auto or kernels".to_owned()
             );
         }
-        let found = engine::cuda::properties(index).map_err(|error| error.to_string())?;
+        let found = engine::cuda::properties(index)
+            .map_err(|error| format!("{error}; expected device auto or cpu"))?;
         let precision = match self.precision {
             None | Some(Precision::F16) => Precision::F16,
             Some(Precision::Bf16) if found.capability >= Capability::AMPERE => Precision::Bf16,
@@ -314,9 +315,12 @@ mod tests {
 
     #[test]
     fn what_can_not_be_had_is_an_error_that_names_it() {
+        // Before anything looks for a driver: other tests of this process need the stand-in.
+        #[cfg(feature = "cuda")]
+        sapiens_stand_in_loader::open();
         let portable = Some(Mode::Portable);
         for (request, expected) in [
-            (BackendRequest { device: DeviceRequest::Cuda(Some(1)), ..Default::default() }, "cuda:1"),
+            (BackendRequest { device: DeviceRequest::Cuda(Some(99)), ..Default::default() }, "cuda:99"),
             (BackendRequest { precision: Some(Precision::F16), ..Default::default() }, "precision f16"),
             #[cfg(feature = "portable")]
             (

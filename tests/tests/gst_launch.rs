@@ -118,7 +118,7 @@ fn mistakes_are_answered_with_what_to_do() {
             "sapiensseg card=tests/data/tiny-sapiens.toml weights=tests/data/tiny-sapiens2.safetensors",
             ["missing", "tiny-sapiens2.safetensors"],
         ),
-        ("sapiensseg device=cuda:0", ["device cuda:0 is not available", "cpu"]),
+        ("sapiensseg device=cuda:99", ["device cuda:99 is not available", "expected device auto or cpu"]),
         ("sapiensseg precision=f16", ["precision f16 is not available", "f32"]),
         ("sapiensseg input-size=width=100,height=96", ["width is 100", "multiple of 16"]),
         ("sapiensseg classes=Tail", ["\"Tail\"", "Left_Hand"]),

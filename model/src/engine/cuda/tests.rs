@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use safetensors::SafeTensors;
 use sapiens_kernels::cpu::Threads;
 use sapiens_kernels::cpu::product::patch_rows;
+use sapiens_kernels::cuda::Capability;
 use sapiens_stand_in_loader as stand_in;
 
 use super::*;
@@ -87,7 +88,9 @@ fn tiny_networks_agree_with_the_authors() {
                     }
                 };
                 let stream = Stream::new(&gpu).unwrap();
-                for file in files {
+                // The kernels are the same on all devices of a generation: the other size is for one of them.
+                let other_size = gpu.properties().capability == Capability { major: 8, minor: 0 };
+                for file in &files[..if other_size { 2 } else { 1 }] {
                     let reference = reference(file);
                     let (shape, input) = &reference["input"];
                     let found = logits(&network, &stream, [shape[2], shape[3]], input);
