@@ -4,10 +4,10 @@
 //! A list is a file; what stands in it before the first mistake holds for all of them. A mistake that can't change any result
 //! doesn't belong there. Where threads meet, exchange or wait there must be one, so a new kernel needs a list.
 //!
-//! `cargo test -p sapiens-kernels --features cuda --test cuda_mutations -- --nocapture` prints how each was found, once the
+//! `cargo test -p sapiens-kernels --features cuda-check --test cuda_mutations -- --nocapture` prints how each was found, once the
 //! other tests are built; `SAPIENS_TEST_MUTATIONS=attention` keeps to those whose file or words contain that.
 
-#![cfg(all(feature = "cuda", target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(feature = "cuda-check", target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::BTreeSet;
@@ -118,6 +118,12 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
+/// What those in `kernels/cuda` are called.
+fn sources(ending: &str) -> Vec<String> {
+    let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    files(&kernels(), ending).into_iter().map(name).collect()
+}
+
 /// All mistakes of all lists.
 fn mutations() -> Vec<Mutation> {
     let of = |path: PathBuf| {
@@ -199,7 +205,7 @@ impl Bench {
     /// Compiles the kernels with the mistake, without the instances that it isn't tried with.
     fn compile(&self, mutation: &Mutation, folder: &Path) -> Result<PathBuf, String> {
         fs::create_dir_all(folder).unwrap();
-        for file in ["device.cuh", mutation.kernel()] {
+        for file in sources("cuh").iter().map(String::as_str).chain([mutation.kernel()]) {
             let mut text = source(file);
             if file == mutation.file && !mutation.is_control() {
                 text = mutation.plant(&text)?;
@@ -288,7 +294,7 @@ fn executable(test: &str) -> PathBuf {
     let all = fs::read_dir(own.parent().unwrap()).unwrap().map(|file| file.unwrap().path());
     let newest = all.filter(is_it).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
     newest.unwrap_or_else(|| {
-        panic!("{test} isn't built: cargo test -p sapiens-kernels --features cuda --no-run")
+        panic!("{test} isn't built: cargo test -p sapiens-kernels --features cuda-check --no-run")
     })
 }
 
@@ -390,11 +396,10 @@ fn every_meeting_has_its_mistake() {
             }
         }
     };
-    for path in files(&kernels(), "cu") {
-        check(path.file_name().unwrap().to_str().unwrap(), 0);
+    for file in sources("cu").into_iter().chain(sources("cuh")) {
+        // What is above is the device's own; the emulator has its own of it.
+        let common = if file == "device.cuh" { "#endif  // SAPIENS_EMULATED" } else { "" };
+        check(&file, source(&file).find(common).unwrap());
     }
-    // What is above is the device's own; the emulator has its own of it.
-    let common = source("device.cuh").find("#endif  // SAPIENS_EMULATED").unwrap();
-    check("device.cuh", common);
     assert!(missing.is_empty(), "no mistake in cuda/mutations touches\n{}", missing.join("\n"));
 }
