@@ -9,10 +9,13 @@ mod support;
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, PoisonError};
 
+use sapiens_kernels::Filter;
 use sapiens_kernels::cuda::attention::{Attention, QkvShape};
+use sapiens_kernels::cuda::frame::{Frame, Patches, Plane, ResizeTables};
 use sapiens_kernels::cuda::norm::Norm;
 use sapiens_kernels::cuda::product::{Linear, Out, Products, Rows, Then};
 use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision, Stream};
+use sapiens_kernels::frame::{Layout, Packed, YuvToRgb};
 use support::gpu;
 
 /// Calls that fail and what is left are the whole process's.
@@ -159,4 +162,48 @@ fn weights_that_are_too_few_are_a_bug() {
     let linear = Linear { weights: weights.slice(..), bias: None, columns: 16 };
     let out = Out { values: out.slice_mut(..), stride: 16 };
     let _ = products.product(&stream, rows, linear, Then::Store(out));
+}
+
+#[test]
+#[should_panic(expected = "memory of one GPU, work on another")]
+fn memory_of_another_gpu_is_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let gpus = gpu::all();
+    let [first, second, ..] = gpus.as_slice() else {
+        panic!("skipped, as memory of one GPU, work on another, needs two");
+    };
+    let other = gpu::poisoned(&Stream::new(second).unwrap(), 4);
+    let _: Vec<f32> = gpu::download(&Stream::new(first).unwrap(), &other);
+}
+
+#[test]
+#[should_panic(expected = "lies outside of its plane")]
+fn a_layout_that_reaches_past_its_plane_is_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let stream = Stream::new(&gpu::all()[0]).unwrap();
+    let bytes = gpu::poisoned::<u8>(&stream, 16 * 16 * 3);
+    let patches = Patches::new(&stream, Precision::F16, [0.0; 3], [1.0; 3]).unwrap();
+    let tables = ResizeTables::new(&stream, Filter::Linear, (16, 16), (16, 16)).unwrap();
+    let mut out = gpu::poisoned(&stream, 16 * 16 * 3);
+    let frame = Frame {
+        layout: Layout::Packed(Packed { step: 3, r: 1 << 40, g: 1, b: 2 }),
+        width: 16,
+        height: 16,
+        planes: &[Plane { bytes: bytes.slice(..), stride: 48 }],
+        to_rgb: YuvToRgb { y_offset: 0, y: 0, v_to_r: 0, u_to_g: 0, v_to_g: 0, u_to_b: 0 },
+    };
+    let _ = patches.run(&stream, frame, &tables, (16, 16), out.slice_mut(..));
+}
+
+/// Kernels stay loaded as long as somebody can launch them.
+#[test]
+fn kernels_outlive_who_opened_them() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(gpu::all());
+    let norm = Norm::new(&Gpu::open(0).unwrap(), Precision::F16).unwrap();
+    let stream = Stream::new(&Gpu::open(0).unwrap()).unwrap();
+    let (x, weight) = (gpu::upload(&stream, &[2.0; 4]), gpu::upload(&stream, &[1.0; 4]));
+    let mut out = gpu::poisoned(&stream, 4);
+    norm.run(&stream, x.slice(..), weight.slice(..), None, 0.0, out.slice_mut(..)).unwrap();
+    assert_eq!(gpu::download_stored(&stream, Precision::F16, &out), [1.0; 4]);
 }

@@ -7,12 +7,25 @@ set -eu
 here="$(cd "$(dirname "$0")" && pwd)"
 figures="device-check.json"
 
-{
-    "$here/device-check" --json "$figures" "$@"
+rm -f "$figures"
+
+measure() {
+    "$here/device-check" --json "$figures" "$@" || return
     python="${PYTHON:-python3}"
-    if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    if [ ! -e "$figures" ]; then
+        echo "nothing was timed"
+    elif "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
         "$python" "$here/torch_operations.py" "$figures"
     else
         echo "PyTorch is not beside it: $python has no torch that sees the card"
     fi
-} 2>&1 | tee device-check.txt
+}
+
+# The pipe's own status is tee's.
+status=0
+{ measure "$@" 2>&1 || echo $? >"$figures.status"; } | tee device-check.txt
+if [ -e "$figures.status" ]; then
+    status="$(cat "$figures.status")"
+    rm -f "$figures.status"
+fi
+exit "$status"

@@ -1,7 +1,9 @@
 //! Attention, and what is done to queries and keys before it: `cuda/attention.cu`, `cuda/rotary.cu`.
 
+use std::sync::Arc;
+
 use super::modules::Function;
-use super::{Capability, CudaError, Gpu, Precision, Slice, SliceMut, Stream, aligned, number};
+use super::{Capability, CudaError, Gpu, Precision, Slice, SliceMut, Stream, aligned, number, size};
 
 /// A kernel for heads of up to a length. `cuda/attention.cu` has the same sizes.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ impl QkvShape {
         assert!(kv_heads > 0 && heads.is_multiple_of(kv_heads), "attention: {heads} heads over {kv_heads}");
         let fits = head_dim > 0 && head_dim.is_multiple_of(4) && head_dim <= head_stride;
         assert!(fits && head_stride.is_multiple_of(8), "attention: heads of {head_dim}, {head_stride} apart");
-        assert!(len >= tokens * self.stride(), "attention: {len} values of {tokens} tokens");
+        assert!(len >= size(&[tokens, self.stride()]), "attention: {len} values of {tokens} tokens");
     }
 }
 
@@ -98,13 +100,12 @@ impl Attention {
     ///
     /// # Panics
     /// If heads are longer.
-    pub fn new(gpu: &Gpu, precision: Precision, head_dim: usize) -> Result<Self, CudaError> {
+    pub fn new(gpu: &Arc<Gpu>, precision: Precision, head_dim: usize) -> Result<Self, CudaError> {
         let capability = gpu.properties().capability;
         precision.check(capability)?;
         let Some(block) = Block::of(head_dim, capability) else { panic!("attention: heads of {head_dim}") };
-        let _entered = gpu.enter()?;
         let name = format!("attention_{}_{}", precision.name(), block.head);
-        let function = gpu.modules().function(&name, WARPS * 32, block.shared_memory())?;
+        let function = Function::find(gpu, &name, WARPS * 32, block.shared_memory())?;
         Ok(Self { block, function, head_dim })
     }
 
@@ -125,13 +126,13 @@ impl Attention {
         shape.check(qkv.len());
         let QkvShape { tokens, heads, kv_heads, head_dim, head_stride } = shape;
         assert!(head_dim == self.head_dim && head_stride <= self.block.head, "attention: {shape:?}");
-        assert!(out.len() >= tokens * heads * head_stride, "attention: room for {}", out.len());
-        let part = |first: usize| aligned(qkv.part(first..).pointer);
+        assert!(out.len() >= size(&[tokens, heads, head_stride]), "attention: room for {}", out.len());
+        let part = |first: usize| aligned(qkv.part(first..).at(stream));
         let arguments = AttentionArguments {
             q: part(0),
             k: part(heads * head_stride),
             v: part((heads + kv_heads) * head_stride),
-            out: aligned(out.pointer),
+            out: aligned(out.at(stream)),
             tokens: number(tokens),
             group: number(heads / kv_heads),
             head_dim: number(head_stride),
@@ -199,11 +200,10 @@ impl Rotary {
     ///
     /// # Errors
     /// [`CudaError::NoBf16`], or if the kernel can't be found.
-    pub fn new(gpu: &Gpu, precision: Precision) -> Result<Self, CudaError> {
+    pub fn new(gpu: &Arc<Gpu>, precision: Precision) -> Result<Self, CudaError> {
         precision.check(gpu.properties().capability)?;
-        let _entered = gpu.enter()?;
         let name = format!("rotary_{}", precision.storage());
-        Ok(Self { function: gpu.modules().function(&name, ROTARY_WARPS as u32 * 32, 0)? })
+        Ok(Self { function: Function::find(gpu, &name, ROTARY_WARPS as u32 * 32, 0)? })
     }
 
     /// RMSNorm of each head of queries and keys and its rotary embedding, in place; see
@@ -233,11 +233,11 @@ impl Rotary {
         let enough = |x: Slice<'_, f32>| turned.is_some_and(|turned| x.len() >= turned * head_dim / 2);
         assert!(enough(angles.sin) && enough(angles.cos), "rotary: angles of {tokens} tokens");
         let arguments = RotaryArguments {
-            x: aligned(qkv.pointer),
-            q_weight: norm.q.pointer,
-            k_weight: norm.k.pointer,
-            sin: angles.sin.pointer,
-            cos: angles.cos.pointer,
+            x: aligned(qkv.at(stream)),
+            q_weight: norm.q.at(stream),
+            k_weight: norm.k.at(stream),
+            sin: angles.sin.at(stream),
+            cos: angles.cos.at(stream),
             tokens: number(tokens),
             prefix: number(angles.prefix),
             heads: number(heads),

@@ -1,5 +1,7 @@
 //! From a frame in the device's memory to the network's input as rows of patches: `cuda/frame.cu`. And a frame as kernels take it.
 
+use std::sync::Arc;
+
 use super::modules::Function;
 use super::{Buffer, CudaError, Gpu, Precision, Slice, SliceMut, Stream, number};
 use crate::Filter;
@@ -139,11 +141,8 @@ impl Patches {
         mean: [f32; 3],
         std: [f32; 3],
     ) -> Result<Self, CudaError> {
-        let gpu: &Gpu = stream.gpu();
-        let function = |name| {
-            let _entered = gpu.enter()?;
-            gpu.modules().function(name, (PATCH * PATCH / 2) as u32, 0)
-        };
+        let gpu: &Arc<Gpu> = stream.gpu();
+        let function = |name| Function::find(gpu, name, (PATCH * PATCH / 2) as u32, 0);
         let levels: Vec<u16> = (0..3 * 256)
             .map(|i| precision.encode(((i % 256) as f32 - mean[i / 256]) / std[i / 256]))
             .collect();
@@ -186,7 +185,7 @@ impl Patches {
         );
         assert!(to.0 <= canvas.0 && to.1 <= canvas.1, "patches: {to:?} don't fit into {canvas:?}");
         assert_eq!(out.len(), canvas.0 * canvas.1 * 3, "patches have all of the canvas' values");
-        assert!(out.pointer.is_multiple_of(4), "patches: an address that is no multiple of 4 bytes");
+        assert!(out.at(stream).is_multiple_of(4), "patches: an address that is no multiple of 4 bytes");
         let (kernel, scale) = match *arithmetic {
             Arithmetic::Linear => (&self.linear, 0.0),
             Arithmetic::Area => (&self.area, 0.0),
@@ -194,18 +193,19 @@ impl Patches {
             Arithmetic::Box { ties_up: true, .. } => (&self.boxes, 0.0),
             Arithmetic::Box { scale, ties_up: false } => (&self.boxes, scale),
         };
-        let planes = frame.planes.iter().map(|plane| (plane.bytes.pointer, plane.bytes.len(), plane.stride));
+        let planes =
+            frame.planes.iter().map(|plane| (plane.bytes.at(stream), plane.bytes.len(), plane.stride));
         let arguments = Arguments {
             pixels: Pixels::new(frame.layout, frame.width, frame.height, planes),
             to_rgb: frame.to_rgb,
             axes: [
-                columns.spans.slice(..).pointer,
-                columns.weights.slice(..).pointer,
-                rows.spans.slice(..).pointer,
-                rows.weights.slice(..).pointer,
+                columns.spans.slice(..).at(stream),
+                columns.weights.slice(..).at(stream),
+                rows.spans.slice(..).at(stream),
+                rows.weights.slice(..).at(stream),
             ],
-            levels: self.levels.slice(..).pointer,
-            out: out.pointer,
+            levels: self.levels.slice(..).at(stream),
+            out: out.at(stream),
             width: number(to.0),
             height: number(to.1),
             scale,
@@ -234,7 +234,8 @@ impl Pixels {
             "a frame of {width} x {height} pixels"
         );
         assert_eq!(planes.len(), layout.planes(), "planes of a frame");
-        let mut given = [(0, 0); MAX_PLANES];
+        let count = planes.len();
+        let (mut given, mut sizes) = ([(0, 0); MAX_PLANES], [(0, 0); MAX_PLANES]);
         for (index, (pointer, len, stride)) in planes.enumerate() {
             let (row_bytes, rows) = layout.plane_size(index, width, height);
             assert!(
@@ -242,6 +243,7 @@ impl Pixels {
                 "plane {index}: {len} bytes, {stride} a row, hold no {rows} rows of {row_bytes}"
             );
             given[index] = (pointer, number(stride));
+            sizes[index] = (len, stride);
         }
         // Plane, offset and step of each component.
         let (colours, parts, block) = match layout {
@@ -254,7 +256,19 @@ impl Pixels {
                 (2, parts, (yuv.block_width, yuv.block_height))
             }
         };
-        assert!(block.0.is_power_of_two() && block.1.is_power_of_two(), "blocks of {block:?} pixels");
+        let blocks = [block.0, block.1].iter().all(|side| (1..=2).contains(side));
+        assert!(blocks, "blocks of {block:?} pixels");
+        // The first component of YUV has a sample for each pixel, the others for each block.
+        for (i, (plane, offset, step)) in parts.into_iter().enumerate() {
+            let shared = if i == 0 { (1, 1) } else { block };
+            let [columns, rows] = [width.div_ceil(shared.0), height.div_ceil(shared.1)];
+            let fits = plane < count && step <= MAX_STEP && {
+                let (len, stride) = sizes[plane];
+                let row = offset.saturating_add((columns - 1) * step);
+                row < stride && (rows - 1) * stride + row < len
+            };
+            assert!(fits, "component {i} of {layout:?} lies outside of its plane");
+        }
         Self {
             parts: parts.map(|(plane, offset, _)| given[plane].0 + offset as u64),
             strides: parts.map(|(plane, _, _)| given[plane].1),
@@ -268,6 +282,9 @@ impl Pixels {
         }
     }
 }
+
+/// Bytes from one sample to the next at most: far more than any format has.
+const MAX_STEP: usize = 64;
 
 /// Blocks along the second dimension of a grid.
 pub(super) fn rows_of_blocks(count: usize) -> u32 {

@@ -49,10 +49,10 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Whether products with float32 sums go at half the rate of those with float16 sums, as on GeForce and TITAN cards. The driver
-    /// doesn't say; their names do.
+    /// Whether products with float32 sums go at half the rate of those with float16 sums, as on GeForce cards. The driver doesn't say; their
+    /// names do.
     pub fn halves_f32_sums(&self) -> bool {
-        self.name.contains("GeForce") || self.name.contains("TITAN")
+        self.name.contains("GeForce")
     }
 
     /// The fastest precision for weights in float16 whose errors stay near those of float32 sums.
@@ -129,6 +129,11 @@ impl Gpu {
         // SAFETY: a context is current.
         unsafe { call!(cuMemGetInfo_v2(&mut free, &mut total))? };
         Ok(free)
+    }
+
+    /// Which context it is: that of a device is one, however often it is opened.
+    pub(super) fn context(&self) -> usize {
+        self.context.addr()
     }
 
     pub(super) fn modules(&self) -> &Modules {
@@ -228,7 +233,7 @@ mod tests {
             .fastest_f16()
         };
         assert_eq!(of("NVIDIA GeForce RTX 4090"), Precision::F16Promoted);
-        assert_eq!(of("NVIDIA TITAN RTX"), Precision::F16Promoted);
+        assert_eq!(of("NVIDIA TITAN RTX"), Precision::F16);
         assert_eq!(of("NVIDIA L40S"), Precision::F16);
         assert_eq!(of("NVIDIA H200"), Precision::F16);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
 
 use super::driver::{call, check};
-use super::{CudaError, Gpu};
+use super::{CudaError, Gpu, Stream};
 
 /// Types whose every pattern of bits is a value.
 pub trait Plain: Copy + Send + Sync + 'static + sealed::Sealed {}
@@ -69,7 +69,8 @@ impl<T: Plain> Buffer<T> {
     /// If the range reaches past the end.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_, T> {
         let (first, len) = part(range, self.len);
-        Slice { pointer: self.pointer + (first * size_of::<T>()) as u64, len, values: PhantomData }
+        let pointer = self.pointer + (first * size_of::<T>()) as u64;
+        Slice { pointer, context: self.gpu.context(), len, values: PhantomData }
     }
 
     /// Some of the values, to write.
@@ -77,8 +78,8 @@ impl<T: Plain> Buffer<T> {
     /// # Panics
     /// If the range reaches past the end.
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
-        let Slice { pointer, len, .. } = self.slice(range);
-        SliceMut { pointer, len, values: PhantomData }
+        let Slice { pointer, context, len, .. } = self.slice(range);
+        SliceMut { pointer, context, len, values: PhantomData }
     }
 }
 
@@ -96,7 +97,8 @@ impl<T> Drop for Buffer<T> {
 /// Values in the device's memory to be read.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a, T> {
-    pub(super) pointer: CUdeviceptr,
+    pointer: CUdeviceptr,
+    context: usize,
     len: usize,
     values: PhantomData<&'a T>,
 }
@@ -104,7 +106,8 @@ pub struct Slice<'a, T> {
 /// Values in the device's memory to be written.
 #[derive(Debug)]
 pub struct SliceMut<'a, T> {
-    pub(super) pointer: CUdeviceptr,
+    pointer: CUdeviceptr,
+    context: usize,
     len: usize,
     values: PhantomData<&'a mut T>,
 }
@@ -126,11 +129,23 @@ impl<'a, T: Plain> Slice<'a, T> {
     /// If the range reaches past the end.
     pub fn part(&self, range: impl RangeBounds<usize>) -> Slice<'a, T> {
         let (first, len) = part(range, self.len);
-        Self { pointer: self.pointer + (first * size_of::<T>()) as u64, len, values: PhantomData }
+        Self { pointer: self.pointer + (first * size_of::<T>()) as u64, len, ..*self }
+    }
+
+    /// The address, for work in a stream of the same device.
+    pub(super) fn at(&self, stream: &Stream) -> CUdeviceptr {
+        assert_eq!(self.context, stream.gpu().context(), "memory of one GPU, work on another");
+        self.pointer
     }
 }
 
 impl<T: Plain> SliceMut<'_, T> {
+    /// As [`Slice::at`].
+    pub(super) fn at(&self, stream: &Stream) -> CUdeviceptr {
+        assert_eq!(self.context, stream.gpu().context(), "memory of one GPU, work on another");
+        self.pointer
+    }
+
     /// Values there are.
     pub fn len(&self) -> usize {
         self.len

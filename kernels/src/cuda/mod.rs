@@ -37,7 +37,7 @@ pub use stream::{Event, Stream};
 pub enum Precision {
     /// Float16 with float32 sums.
     F16,
-    /// Float16 with float16 sums of at most 64 products, and float32 between those: twice as fast on GeForce cards,
+    /// Float16 with float16 sums of at most 64 products (80 in attention), and float32 between those: twice as fast on GeForce cards,
     /// which multiply with float32 sums at half their rate.
     F16Promoted,
     /// Bfloat16 with float32 sums; not on Turing.
@@ -83,6 +83,12 @@ impl Precision {
             Precision::Bf16 => half::bf16::from_bits(bits).to_f32(),
         }
     }
+}
+
+/// The number of values of these dimensions, which a caller gave.
+fn size(dimensions: &[usize]) -> usize {
+    let product = dimensions.iter().try_fold(1usize, |product, &side| product.checked_mul(side));
+    product.unwrap_or_else(|| panic!("{dimensions:?} are more values than there can be"))
 }
 
 /// A size as the kernels take it.

@@ -1,11 +1,12 @@
 //! The kernels' PTX, which is compiled in, and the functions in it.
 
 use std::ffi::CString;
+use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 
 use super::driver::{call, check, describe};
-use super::{Capability, CudaError};
+use super::{Capability, CudaError, Gpu};
 
 /// The PTX of each file in `kernels/cuda`, for Turing and for everything later, with the zero at its end that the driver wants.
 macro_rules! embedded {
@@ -40,8 +41,10 @@ pub(super) struct Modules {
 }
 
 /// A kernel and how it is launched.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Function {
+    /// Keeps the module loaded.
+    pub(super) gpu: Arc<Gpu>,
     pub(super) raw: CUfunction,
     pub(super) threads: u32,
     pub(super) shared_memory: u32,
@@ -78,16 +81,19 @@ impl Modules {
             let _ = unsafe { call!(cuModuleUnload(module)) };
         }
     }
+}
 
-    /// A kernel by its name, in the current context.
-    pub(super) fn function(
-        &self,
+impl Function {
+    /// A kernel by its name.
+    pub(super) fn find(
+        gpu: &Arc<Gpu>,
         name: &str,
         threads: u32,
         shared_memory: u32,
     ) -> Result<Function, CudaError> {
         let text = CString::new(name).unwrap_or_default();
-        for &module in &self.loaded {
+        let _entered = gpu.enter()?;
+        for &module in &gpu.modules().loaded {
             let mut raw = std::ptr::null_mut();
             // SAFETY: the module is loaded.
             match unsafe { sys::cuModuleGetFunction(&mut raw, module, text.as_ptr()) } {
@@ -99,7 +105,7 @@ impl Modules {
                         // SAFETY: the function was just found.
                         unsafe { call!(cuFuncSetAttribute(raw, most, shared_memory as i32))? };
                     }
-                    return Ok(Function { raw, threads, shared_memory });
+                    return Ok(Function { gpu: gpu.clone(), raw, threads, shared_memory });
                 }
             }
         }

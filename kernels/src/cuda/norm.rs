@@ -1,12 +1,14 @@
 //! Norms: of tokens (`cuda/norm.cu`), and of a map's channels with the SiLU behind it (`cuda/instance_norm.cu`).
 
+use std::sync::Arc;
+
 use super::modules::Function;
 use super::product::MomentBlocks;
-use super::{CudaError, Gpu, Precision, Slice, SliceMut, Stream, aligned, number};
+use super::{CudaError, Gpu, Precision, Slice, SliceMut, Stream, aligned, number, size};
 
 const THREADS: u32 = 128;
 /// The longest row: what a block of threads keeps in registers.
-const MAX_COLUMNS: usize = 4096;
+pub const MAX_COLUMNS: usize = 4096;
 
 /// As `cuda/norm.cu` takes them.
 #[repr(C)]
@@ -31,13 +33,12 @@ impl Norm {
     ///
     /// # Errors
     /// [`CudaError::NoBf16`], or if the kernel can't be found.
-    pub fn new(gpu: &Gpu, precision: Precision) -> Result<Self, CudaError> {
+    pub fn new(gpu: &Arc<Gpu>, precision: Precision) -> Result<Self, CudaError> {
         precision.check(gpu.properties().capability)?;
-        let _entered = gpu.enter()?;
         let name = format!("norm_{}", precision.storage());
         // Two sums over the warps.
         let shared_memory = 2 * THREADS / 32 * size_of::<f32>() as u32;
-        Ok(Self { function: gpu.modules().function(&name, THREADS, shared_memory)? })
+        Ok(Self { function: Function::find(gpu, &name, THREADS, shared_memory)? })
     }
 
     /// LayerNorm of rows as long as `weight`, or RMSNorm where there is no bias.
@@ -64,10 +65,10 @@ impl Norm {
         assert!(x.len().is_multiple_of(columns) && out.len() >= x.len(), "norm: {} values", x.len());
         assert!(bias.is_none_or(|bias| bias.len() == columns), "norm: a bias for rows of {columns}");
         let arguments = NormArguments {
-            x: aligned(x.pointer),
-            weight: aligned(weight.pointer),
-            bias: bias.map_or(0, |bias| aligned(bias.pointer)),
-            out: aligned(out.pointer),
+            x: aligned(x.at(stream)),
+            weight: aligned(weight.at(stream)),
+            bias: bias.map_or(0, |bias| aligned(bias.at(stream))),
+            out: aligned(out.at(stream)),
             columns: number(columns),
             epsilon,
         };
@@ -118,14 +119,13 @@ impl InstanceNorm {
     ///
     /// # Errors
     /// [`CudaError::NoBf16`], or if the kernels can't be found.
-    pub fn new(gpu: &Gpu, precision: Precision) -> Result<Self, CudaError> {
+    pub fn new(gpu: &Arc<Gpu>, precision: Precision) -> Result<Self, CudaError> {
         precision.check(gpu.properties().capability)?;
-        let _entered = gpu.enter()?;
         let sums = STATISTICS_THREADS * size_of::<f32>() as u32;
         let name = format!("instance_norm_silu_{}", precision.storage());
         Ok(Self {
-            statistics: gpu.modules().function("instance_norm_statistics", STATISTICS_THREADS, sums)?,
-            apply: gpu.modules().function(&name, APPLY_THREADS, 0)?,
+            statistics: Function::find(gpu, "instance_norm_statistics", STATISTICS_THREADS, sums)?,
+            apply: Function::find(gpu, &name, APPLY_THREADS, 0)?,
         })
     }
 
@@ -148,12 +148,12 @@ impl InstanceNorm {
     ) -> Result<(), CudaError> {
         let MomentBlocks { phases, rows, block_rows, columns } = blocks;
         assert!(columns.is_multiple_of(8) && columns > 0, "instance_norm: {columns} columns");
-        assert_eq!(x.len(), phases * rows * columns, "instance_norm: values");
+        assert_eq!(x.len(), size(&[phases, rows, columns]), "instance_norm: values");
         assert!(moments.len() >= blocks.len(), "instance_norm: {} moments", moments.len());
         assert!(statistics.len() >= 2 * columns, "instance_norm: room for {}", statistics.len());
         let arguments = StatisticsArguments {
-            moments: moments.pointer,
-            statistics: aligned(statistics.pointer),
+            moments: moments.at(stream),
+            statistics: aligned(statistics.at(stream)),
             phases: number(phases),
             blocks: number(rows.div_ceil(block_rows)),
             rows: number(rows),
@@ -170,8 +170,8 @@ impl InstanceNorm {
             )?;
         }
         let arguments = ApplyArguments {
-            x: aligned(x.pointer),
-            statistics: statistics.pointer,
+            x: aligned(x.at(stream)),
+            statistics: statistics.at(stream),
             values: x.len() as u64,
             columns: number(columns),
         };

@@ -1,5 +1,7 @@
 //! Labels painted over their frame in the device's memory: `cuda/overlay.cu`.
 
+use std::sync::Arc;
+
 use super::frame::{Pixels, PlaneMut, rows_of_blocks};
 use super::modules::Function;
 use super::{Buffer, CudaError, Gpu, Slice, Stream, number};
@@ -58,9 +60,8 @@ impl Overlay {
     ///
     /// # Errors
     /// If it can't be found.
-    pub fn new(gpu: &Gpu) -> Result<Self, CudaError> {
-        let _entered = gpu.enter()?;
-        gpu.modules().function("overlay", (COLUMNS * ROWS) as u32, 0).map(Self)
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self, CudaError> {
+        Function::find(gpu, "overlay", (COLUMNS * ROWS) as u32, 0).map(Self)
     }
 
     /// Gives every pixel its label's tint, and every sample of chroma the mean of its pixels'. `labels` are `[height, width]`.
@@ -79,11 +80,11 @@ impl Overlay {
     ) -> Result<(), CudaError> {
         let Canvas { layout, width, height, planes } = canvas;
         assert_eq!(labels.len(), width * height, "overlay: labels of {width} x {height}");
-        let planes = planes.iter().map(|plane| (plane.bytes.pointer, plane.bytes.len(), plane.stride));
+        let planes = planes.iter().map(|plane| (plane.bytes.at(stream), plane.bytes.len(), plane.stride));
         let arguments = Arguments {
             pixels: Pixels::new(layout, width, height, planes),
-            labels: labels.pointer,
-            tints: tints.0.slice(..).pointer,
+            labels: labels.at(stream),
+            tints: tints.0.slice(..).at(stream),
         };
         let (block_width, block_height) = match layout {
             Layout::Packed(_) | Layout::Gray => (1, 1),

@@ -1,5 +1,6 @@
 //! What the device's matrix units do when nothing else is asked of them (`cuda/probe.cu`).
 
+use super::modules::Function;
 use super::{CudaError, Precision, SliceMut, Stream, number};
 
 const THREADS: usize = 256;
@@ -37,12 +38,10 @@ pub fn run(
     precision.check(properties.capability)?;
     let count = results(properties.multiprocessors);
     assert!(out.len() >= count, "probe: room for {}", out.len());
-    let function = {
-        let _entered = stream.gpu().enter()?;
-        stream.gpu().modules().function(&format!("probe_{}", precision.name()), THREADS as u32, 0)?
-    };
+    let function =
+        { Function::find(stream.gpu(), &format!("probe_{}", precision.name()), THREADS as u32, 0)? };
     let blocks = count / THREADS;
     // SAFETY: the struct is the kernel's, and every thread has a result.
-    unsafe { stream.launch(&function, [number(blocks), 1, 1], &Arguments { out: out.pointer, rounds })? };
+    unsafe { stream.launch(&function, [number(blocks), 1, 1], &Arguments { out: out.at(stream), rounds })? };
     Ok(FLOP * f64::from(rounds) * (CHAINS * count / 32) as f64)
 }

@@ -2,9 +2,11 @@
 //!
 //! ConvTranspose2d with kernel 4, stride 2 and padding 1 is four products of one kernel: see there.
 
+use std::sync::Arc;
+
 use super::modules::Function;
 use super::{
-    Capability, CudaError, Gpu, Plain, Precision, Properties, Slice, SliceMut, Stream, aligned, number,
+    Capability, CudaError, Gpu, Plain, Precision, Properties, Slice, SliceMut, Stream, aligned, number, size,
 };
 
 /// Which part of a product a block computes. `cuda/product.cu` has the same sizes under the same names.
@@ -72,8 +74,8 @@ pub struct Out<'a, T> {
 }
 
 impl<T: Plain> Out<'_, T> {
-    fn anything(&self) -> Destination {
-        Destination { pointer: self.values.pointer, len: self.values.len(), stride: self.stride }
+    fn anything(&self, stream: &Stream) -> Destination {
+        Destination { pointer: self.values.at(stream), len: self.values.len(), stride: self.stride }
     }
 }
 
@@ -157,10 +159,9 @@ impl Products {
     ///
     /// # Errors
     /// [`CudaError::NoBf16`], or if the kernels can't be found.
-    pub fn new(gpu: &Gpu, precision: Precision) -> Result<Self, CudaError> {
+    pub fn new(gpu: &Arc<Gpu>, precision: Precision) -> Result<Self, CudaError> {
         let Properties { capability, multiprocessors, shared_memory_of_block, .. } = *gpu.properties();
         precision.check(capability)?;
-        let _entered = gpu.enter()?;
         let mut kernels = Vec::new();
         for tile in &TILES {
             let shared_memory = tile.shared_memory(capability);
@@ -170,7 +171,7 @@ impl Products {
             }
             let function = |operation: &str| {
                 let name = format!("{operation}_{}_{}x{}", precision.name(), tile.rows, tile.columns);
-                gpu.modules().function(&name, tile.threads, shared_memory)
+                Function::find(gpu, &name, tile.threads, shared_memory)
             };
             kernels.push((tile, function("product")?, function("deconv")?));
         }
@@ -247,14 +248,17 @@ impl Products {
             stride >= depth && stride.is_multiple_of(8),
             "product: rows of {depth} values {stride} apart"
         );
-        assert!(rows == 0 || values.len() >= (rows - 1) * stride + depth, "product: {rows} rows of {depth}");
+        assert!(
+            rows == 0 || values.len() >= size(&[rows - 1, stride]) + depth,
+            "product: {rows} rows of {depth}"
+        );
         let kernel = self.choose(rows, linear.columns, 1);
         let arguments = Arguments {
-            a: aligned(values.pointer),
+            a: aligned(values.at(stream)),
             rows: number(rows),
             depth: number(depth),
             a_stride: number(stride),
-            ..self.arguments(kernel.0, linear, depth, rows, 1, then)
+            ..self.arguments(stream, kernel.0, linear, [1, rows, depth], then)
         };
         let [m, n] = kernel.0.blocks(rows, linear.columns);
         // SAFETY: the struct is the kernel's, and all that it names was measured above and in `arguments`.
@@ -277,19 +281,19 @@ impl Products {
         then: Then<'_>,
     ) -> Result<(), CudaError> {
         let Map { values, height, width, channels } = map;
-        let (rows, depth) = (height * width, 4 * channels);
-        assert!(channels.is_multiple_of(8), "deconv: {channels} channels");
-        assert!(values.len() >= rows * channels, "deconv: {height} x {width} x {channels}");
+        let (rows, depth) = (size(&[height, width]), size(&[4, channels]));
+        assert!(channels > 0 && channels.is_multiple_of(8), "deconv: {channels} channels");
+        assert!(values.len() >= size(&[rows, channels]), "deconv: {height} x {width} x {channels}");
         let kernel = self.choose(rows, linear.columns, 4);
         let arguments = Arguments {
-            a: aligned(values.pointer),
+            a: aligned(values.at(stream)),
             rows: number(rows),
             depth: number(depth),
             a_stride: 0,
             height: number(height),
             width: number(width),
             channels: number(channels),
-            ..self.arguments(kernel.0, linear, depth, rows, 4, then)
+            ..self.arguments(stream, kernel.0, linear, [4, rows, depth], then)
         };
         let [m, n] = kernel.0.blocks(rows, linear.columns);
         // SAFETY: the struct is the kernel's, and all that it names was measured above and in `arguments`.
@@ -299,11 +303,10 @@ impl Products {
     /// What both have in common, checked. Of `phases` products of `rows` each.
     fn arguments(
         &self,
+        stream: &Stream,
         tile: &Tile,
         linear: Linear<'_>,
-        depth: usize,
-        rows: usize,
-        phases: usize,
+        [phases, rows, depth]: [usize; 3],
         then: Then<'_>,
     ) -> Arguments {
         let Linear { weights, bias, columns } = linear;
@@ -312,32 +315,32 @@ impl Products {
             "product: {columns} columns of {depth}"
         );
         assert!(
-            weights.len() >= phases * columns * depth,
+            weights.len() >= size(&[phases, columns, depth]),
             "product: weights of {columns} columns of {depth}"
         );
         let (mut scale, mut moments, mut group) = (0, 0, 4);
         let (code, out, used) = match then {
-            Then::Store(out) => (0, out.anything(), columns),
-            Then::Gelu(out) => (1, out.anything(), columns),
+            Then::Store(out) => (0, out.anything(stream), columns),
+            Then::Gelu(out) => (1, out.anything(stream), columns),
             Then::SwiGlu(out) => {
                 // Two of them are stored at once, of others four.
                 group = 2;
-                (2, out.anything(), columns / 2)
+                (2, out.anything(stream), columns / 2)
             }
             Then::Add(out, by) => {
                 if let Some(by) = by {
                     assert!(by.len() >= columns, "product: {} scales", by.len());
-                    scale = aligned(by.pointer);
+                    scale = aligned(by.at(stream));
                 }
-                (3, out.anything(), columns)
+                (3, out.anything(stream), columns)
             }
-            Then::StoreF32(out) => (4, out.anything(), columns),
+            Then::StoreF32(out) => (4, out.anything(stream), columns),
             Then::Moments(out, to) => {
                 assert!(bias.is_none(), "product: a bias before an InstanceNorm");
                 let blocks = phases * rows.div_ceil(tile.warp_rows as usize);
-                assert!(to.len() >= blocks * 2 * columns, "product: {} moments", to.len());
-                moments = aligned(to.pointer);
-                (5, out.anything(), columns)
+                assert!(to.len() >= size(&[blocks, 2, columns]), "product: {} moments", to.len());
+                moments = aligned(to.at(stream));
+                (5, out.anything(stream), columns)
             }
         };
         let Destination { pointer, len, stride } = out;
@@ -345,14 +348,17 @@ impl Products {
             stride >= used && stride.is_multiple_of(group),
             "product: results of {used} values {stride} apart"
         );
-        assert!(rows == 0 || len >= (phases * rows - 1) * stride + used, "product: room for {len} results");
+        assert!(
+            rows == 0 || len >= size(&[phases * rows - 1, stride]) + used,
+            "product: room for {len} results"
+        );
         if let Some(bias) = bias {
             assert!(bias.len() >= columns, "product: {} biases", bias.len());
         }
         Arguments {
             a: 0,
-            weights: aligned(weights.pointer),
-            bias: bias.map_or(0, |bias| aligned(bias.pointer)),
+            weights: aligned(weights.at(stream)),
+            bias: bias.map_or(0, |bias| aligned(bias.at(stream))),
             out: aligned(pointer),
             scale,
             moments,
@@ -387,7 +393,7 @@ pub struct MomentBlocks {
 impl MomentBlocks {
     /// Values in all.
     pub fn len(&self) -> usize {
-        self.phases * self.rows.div_ceil(self.block_rows) * 2 * self.columns
+        size(&[self.phases, self.rows.div_ceil(self.block_rows), 2, self.columns])
     }
 
     /// Whether there are none.

@@ -1,8 +1,10 @@
 //! Labels at the frame's size from the network's logits: `cuda/resize_argmax.cu`.
 
+use std::sync::Arc;
+
 use super::frame::rows_of_blocks;
 use super::modules::Function;
-use super::{CudaError, Gpu, Slice, SliceMut, Stream, aligned, number};
+use super::{CudaError, Gpu, Slice, SliceMut, Stream, aligned, number, size};
 use crate::LabelWindow;
 
 /// Columns and rows of labels of a block, and its threads, as in `cuda/resize_argmax.cu`.
@@ -52,9 +54,8 @@ impl ResizeArgmax {
     ///
     /// # Errors
     /// If it can't be found.
-    pub fn new(gpu: &Gpu) -> Result<Self, CudaError> {
-        let _entered = gpu.enter()?;
-        gpu.modules().function("resize_argmax", THREADS, 0).map(Self)
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self, CudaError> {
+        Function::find(gpu, "resize_argmax", THREADS, 0).map(Self)
     }
 
     /// Makes the label image `out [window.height, window.width]`, equal to [`reference::resize_argmax`](crate::reference::resize_argmax).
@@ -78,16 +79,20 @@ impl ResizeArgmax {
         assert!((1..=256).contains(&classes), "{classes} classes: labels of 8 bits need 1 to 256");
         assert!(classes <= stride && stride.is_multiple_of(4), "{classes} classes every {stride} values");
         assert!(height > 0 && width > 0, "logits of {width} x {height} pixels");
-        assert_eq!(values.len(), height * width * stride, "length of logits [{height}, {width}, {stride}]");
+        assert_eq!(
+            values.len(),
+            size(&[height, width, stride]),
+            "length of logits [{height}, {width}, {stride}]"
+        );
         let LabelWindow { full_height, full_width, height: rows, width: columns } = window;
         assert!(
             (1..=full_height).contains(&rows) && (1..=full_width).contains(&columns),
             "{window:?} is empty or larger than the whole"
         );
-        assert_eq!(out.len(), rows * columns, "bytes of {columns} x {rows} labels");
+        assert_eq!(out.len(), size(&[rows, columns]), "bytes of {columns} x {rows} labels");
         let arguments = Arguments {
-            logits: aligned(values.pointer),
-            labels: out.pointer,
+            logits: aligned(values.at(stream)),
+            labels: out.at(stream),
             classes: number(classes),
             stride: number(stride),
             height: number(height),

@@ -76,7 +76,7 @@ impl Stream {
             let _entered = self.gpu.enter()?;
             // SAFETY: both have so many bytes, and `from` is there until the copy is done.
             unsafe {
-                call!(cuMemcpyHtoDAsync_v2(to.pointer, from.as_ptr().cast(), size_of_val(from), self.raw))?;
+                call!(cuMemcpyHtoDAsync_v2(to.at(self), from.as_ptr().cast(), size_of_val(from), self.raw))?;
             }
         }
         self.synchronize()
@@ -95,7 +95,7 @@ impl Stream {
             let _entered = self.gpu.enter()?;
             // SAFETY: both have so many bytes, and nobody sees `to` before it is written.
             unsafe {
-                call!(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from.pointer, size_of_val(to), self.raw))?
+                call!(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from.at(self), size_of_val(to), self.raw))?
             };
         }
         self.synchronize()
@@ -116,7 +116,7 @@ impl Stream {
         let _entered = self.gpu.enter()?;
         // SAFETY: both have so many bytes.
         unsafe {
-            call!(cuMemcpyDtoDAsync_v2(to.pointer, from.pointer, from.len() * size_of::<T>(), self.raw))
+            call!(cuMemcpyDtoDAsync_v2(to.at(self), from.at(self), from.len() * size_of::<T>(), self.raw))
         }
     }
 
@@ -130,7 +130,7 @@ impl Stream {
         }
         let _entered = self.gpu.enter()?;
         // SAFETY: it has so many bytes.
-        unsafe { call!(cuMemsetD8Async(to.pointer, byte, to.len() * size_of::<T>(), self.raw)) }
+        unsafe { call!(cuMemsetD8Async(to.at(self), byte, to.len() * size_of::<T>(), self.raw)) }
     }
 
     /// Queues a kernel.
@@ -144,6 +144,7 @@ impl Stream {
         grid: [u32; 3],
         arguments: &A,
     ) -> Result<(), CudaError> {
+        assert_eq!(function.gpu.context(), self.gpu.context(), "a kernel of one GPU, work on another");
         if grid.contains(&0) {
             return Ok(());
         }

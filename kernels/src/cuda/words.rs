@@ -1,5 +1,6 @@
 //! The words that the kernels are written in, one by one (`cuda/words.cu`): for tests and for the check of a device.
 
+use super::modules::Function;
 use super::{CudaError, Precision, Slice, SliceMut, Stream, aligned};
 
 /// What one warp does; a lane's results are eight 32-bit values.
@@ -71,11 +72,10 @@ impl Words {
             }
         };
         let function = {
-            let _entered = stream.gpu().enter()?;
             // Copies have the most: 128 values and 64.
-            stream.gpu().modules().function(&name, 32, 192 * 4)?
+            Function::find(stream.gpu(), &name, 32, 192 * 4)?
         };
-        let arguments = Arguments { input: aligned(input.pointer), out: aligned(out.pointer) };
+        let arguments = Arguments { input: aligned(input.at(stream)), out: aligned(out.at(stream)) };
         // SAFETY: the struct is the kernel's, and both were measured above.
         unsafe { stream.launch(&function, [1, 1, 1], &arguments) }
     }

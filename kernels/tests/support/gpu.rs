@@ -11,11 +11,15 @@ use sapiens_stand_in_loader as stand_in;
 pub fn all() -> Vec<Arc<Gpu>> {
     stand_in::open();
     let open = |index| match Gpu::open(index) {
-        Ok(gpu) => Some(gpu),
+        Ok(gpu) => Some(Some(gpu)),
         Err(CudaError::NoDevice { count, .. }) if count > 0 => None,
+        Err(error @ CudaError::TooOld { .. }) => {
+            eprintln!("skipped: {error}");
+            Some(None)
+        }
         Err(error) => panic!("GPU {index}: {error}"),
     };
-    (0..).map_while(open).collect()
+    (0..).map_while(open).flatten().collect()
 }
 
 /// Runs a check on every device.

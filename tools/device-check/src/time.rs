@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sapiens_kernels::cuda::attention::{Angles, Attention, QkNorm, QkvShape, Rotary};
 use sapiens_kernels::cuda::norm::{InstanceNorm, Norm};
 use sapiens_kernels::cuda::product::{Linear, Map, MomentBlocks, Out, Products, Rows, Then as After};
-use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Plain, Precision, Stream};
+use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Plain, Precision, Stream, probe};
 
 use sapiens_device_check::steps::{Operation, Then};
 
@@ -32,7 +32,7 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    pub fn new(gpu: &Gpu, precision: Precision, patience: Patience) -> Result<Self> {
+    pub fn new(gpu: &Arc<Gpu>, precision: Precision, patience: Patience) -> Result<Self> {
         Ok(Self {
             patience,
             products: Products::new(gpu, precision)?,
@@ -157,7 +157,10 @@ impl Kernels {
         launch()?;
         stream.synchronize()?;
         let mut times = Vec::with_capacity(rounds);
+        let mut busy = Buffer::new(stream.gpu(), probe::results(stream.gpu().properties().multiprocessors))?;
         for _ in 0..rounds {
+            // The card is busy while the launches are queued, so that it doesn't wait for them.
+            probe::run(stream, self.products.precision(), self.patience.probe, busy.slice_mut(..))?;
             before.record(stream)?;
             for _ in 0..launches {
                 launch()?;

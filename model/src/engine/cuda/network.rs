@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sapiens_kernels::cuda::attention::{Angles, Attention, QkNorm, QkvShape, Rotary};
-use sapiens_kernels::cuda::norm::{InstanceNorm, Norm as NormKernel};
+use sapiens_kernels::cuda::norm::{InstanceNorm, MAX_COLUMNS, Norm as NormKernel};
 use sapiens_kernels::cuda::product::{Linear as Weighted, Map, MomentBlocks, Out, Products, Rows, Then};
 use sapiens_kernels::cuda::{Buffer, Gpu, Precision, Stream};
 
@@ -64,6 +64,13 @@ impl Sizes {
                     format!("the card has {what} {size}: the kernels on a GPU run multiples of {CHUNK}");
                 return Err(SegmentError::new(ErrorKind::BackendUnavailable, message));
             }
+        }
+        if network.embed_dim > MAX_COLUMNS {
+            let message = format!(
+                "the card has embed_dim {}: the kernels on a GPU run up to {MAX_COLUMNS}",
+                network.embed_dim
+            );
+            return Err(SegmentError::new(ErrorKind::BackendUnavailable, message));
         }
         let padded = |channels: &[usize]| channels.iter().map(|c| c.next_multiple_of(CHUNK)).collect();
         Ok(Self {
