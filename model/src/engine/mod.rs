@@ -11,6 +11,9 @@ pub(crate) mod cuda;
 pub mod fake;
 #[cfg(feature = "portable")]
 pub(crate) mod portable;
+#[cfg(test)]
+mod reference_data;
+mod sizes;
 mod timing;
 mod worker;
 

@@ -108,7 +108,7 @@ impl<E: Element> super::Network for CpuNetwork<E> {
         let stages = network.forward(threads, workspace, input);
         let inferred = Instant::now();
         output.labels.resize(frame_width, frame_height);
-        let [height, width] = workspace.logits_size(&network.sizes);
+        let [height, width] = network.sizes.logits(workspace.size);
         let classes = network.sizes.classes;
         let logits = PixelLogits::new(&workspace.logits, classes, classes, height, width);
         let window = label_window(placement, frame_width, frame_height);

@@ -14,9 +14,10 @@ use sapiens_kernels::cpu::{
 use super::load::Loader;
 use super::workspace::Workspace;
 use crate::card::{Family, ModelCard};
+use crate::engine::sizes::Sizes;
 use crate::engine::timing::{Stage, StageClock, StageTimes};
 use crate::error::Result;
-use crate::weights::{PATCH, PREFIX_TOKENS, Weights};
+use crate::weights::{PATCH, Weights};
 
 /// Epsilon of LayerNorm and RMSNorm in both families.
 const NORM_EPSILON: f32 = 1e-6;
@@ -35,25 +36,6 @@ pub(crate) struct Network<E> {
     deconv_layers: Vec<ConvTranspose<E>>,
     conv_layers: Vec<Linear<E>>,
     conv_seg: Linear<E>,
-}
-
-/// What the forward pass and its memory need to know of the card.
-#[derive(Debug, Clone)]
-pub(super) struct Sizes {
-    pub embed_dim: usize,
-    pub heads: usize,
-    pub ffn_dim: usize,
-    pub deconv_channels: Vec<usize>,
-    pub conv_channels: Vec<usize>,
-    pub classes: usize,
-    /// Tokens in front of the patches'.
-    pub prefix: usize,
-}
-
-impl Sizes {
-    pub fn head_dim(&self) -> usize {
-        self.embed_dim / self.heads
-    }
 }
 
 /// How tokens know their places.
@@ -123,15 +105,7 @@ impl<E: Element> Network<E> {
         let network = &card.network;
         let mut loader = Loader::new(weights, level, threads);
         let (dim, patch) = (network.embed_dim, 3 * PATCH * PATCH);
-        let sizes = Sizes {
-            embed_dim: dim,
-            heads: network.heads,
-            ffn_dim: network.ffn_dim,
-            deconv_channels: network.deconv_channels.clone(),
-            conv_channels: network.conv_channels.clone(),
-            classes: card.classes.len(),
-            prefix: if card.family == Family::Sapiens2 { PREFIX_TOKENS } else { 0 },
-        };
+        let sizes = Sizes::of(card);
         let patch_embed = loader.linear(&["backbone.patch_embed.projection"], patch)?;
         let (positions, ln1) = match card.family {
             Family::Sapiens => {

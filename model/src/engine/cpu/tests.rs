@@ -1,28 +1,11 @@
 //! The forward pass against the authors' numbers, at every level and in both precisions.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-
-use safetensors::SafeTensors;
 use sapiens_kernels::cpu::Level;
 
 use super::*;
 use crate::Variant;
+use crate::engine::reference_data::{TINY, data, reference};
 use crate::weights::{fnv1a64, uniform};
-
-/// Shape and values of each tensor of a file of the reference data.
-type Tensors = HashMap<String, (Vec<usize>, Vec<f32>)>;
-
-fn data(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(file)
-}
-
-fn reference(file: &str) -> Tensors {
-    let bytes = std::fs::read(data(file)).unwrap();
-    let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    let values = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-    tensors.iter().map(|(name, t)| (name.to_owned(), (t.shape().to_vec(), values(t.data())))).collect()
-}
 
 /// Absolute differences: the largest, the mean and the 99th percentile.
 #[derive(Debug, Clone, Copy)]
@@ -69,23 +52,10 @@ impl<E: Element> Run<E> {
     fn logits(&mut self, workspace: &mut Workspace<E>, input: &[f32]) -> Logits {
         let stages = self.network.forward(&mut self.threads, workspace, input);
         assert!(!stages.total().is_zero());
-        let [height, width] = workspace.logits_size(&self.network.sizes);
+        let [height, width] = self.network.sizes.logits(workspace.size);
         planar(&workspace.logits, self.network.sizes.classes, height, width)
     }
 }
-
-const TINY: [(&str, u64, [&str; 2]); 2] = [
-    (
-        "tiny-sapiens.toml",
-        1,
-        ["tiny-sapiens.activations.safetensors", "tiny-sapiens.activations-160x64.safetensors"],
-    ),
-    (
-        "tiny-sapiens2.toml",
-        2,
-        ["tiny-sapiens2.activations.safetensors", "tiny-sapiens2.activations-160x64.safetensors"],
-    ),
-];
 
 /// Both tiny models at both sizes; `check` says whether a difference will do.
 fn tiny<E: Element>(check: impl Fn(Difference) -> bool) {

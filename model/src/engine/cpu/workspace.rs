@@ -5,7 +5,8 @@ use sapiens_kernels::cpu::{Aligned, Attention, AttentionShape, Element};
 use sapiens_kernels::reference::{RopeTables, position_embedding, rope_periods};
 
 use super::memory;
-use super::network::{INSTANCE_NORM_EPSILON, Network, Positions, Sizes};
+use super::network::{INSTANCE_NORM_EPSILON, Network, Positions};
+use crate::engine::sizes::Sizes;
 use crate::error::Result;
 use crate::weights::PATCH;
 
@@ -48,7 +49,7 @@ impl<E: Element> Workspace<E> {
         let tokens = sizes.prefix + patches;
         let largest = AttentionShape { tokens, heads: sizes.heads, kv_heads: sizes.heads, head_dim };
         let wide = tokens * sizes.ffn_dim.max(3 * sizes.embed_dim);
-        let (maps, pixels) = maps(sizes, patches);
+        let (maps, pixels) = sizes.maps(patches);
         let (pos_embed, rotary) = match &network.positions {
             Positions::Embedding { values, grid } => {
                 (position_embedding(values, *grid, (rows, columns)), None)
@@ -76,34 +77,15 @@ impl<E: Element> Workspace<E> {
             rotary,
         })
     }
-
-    /// Height and width of the logits.
-    pub fn logits_size(&self, sizes: &Sizes) -> [usize; 2] {
-        self.size.map(|side| (side / PATCH) << sizes.deconv_channels.len())
-    }
 }
 
 /// About what a workspace of this grid takes; what is left out is small.
 fn bytes<E>(sizes: &Sizes, [rows, columns]: [usize; 2]) -> u64 {
-    let (maps, pixels) = maps(sizes, rows * columns);
+    let (maps, pixels) = sizes.maps(rows * columns);
     let tokens = sizes.prefix + rows * columns;
     let f32s = tokens * sizes.embed_dim + pixels * sizes.classes;
     // Norms' outputs, what is wide, and attention's packed keys and values.
     let elements =
         tokens * (3 * sizes.embed_dim + sizes.ffn_dim.max(3 * sizes.embed_dim)) + maps[0] + maps[1];
     (f32s * size_of::<f32>() + elements * size_of::<E>()) as u64
-}
-
-/// Values of the largest map in each of the two that take turns, from the first deconvolution's output on, and the
-/// pixels of the last.
-fn maps(sizes: &Sizes, patches: usize) -> ([usize; 2], usize) {
-    let mut largest = [0; 2];
-    let (mut pixels, mut turn) = (patches, 1);
-    let deconv = sizes.deconv_channels.iter().map(|&channels| (4, channels));
-    for (more, channels) in deconv.chain(sizes.conv_channels.iter().map(|&channels| (1, channels))) {
-        pixels *= more;
-        largest[turn] = largest[turn].max(pixels * channels);
-        turn = 1 - turn;
-    }
-    (largest, pixels)
 }

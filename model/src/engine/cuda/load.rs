@@ -6,7 +6,8 @@ use half::{bf16, f16};
 use sapiens_kernels::cuda::product::deconv_weights;
 use sapiens_kernels::cuda::{Buffer, Plain, Precision, Stream};
 
-use super::network::{CHUNK, Linear, Norm, Sizes};
+use super::network::{CHUNK, Linear, Norm, head_stride};
+use crate::engine::sizes::Sizes;
 use crate::engine::trained_grid;
 use crate::error::Result;
 use crate::weights::Weights;
@@ -76,7 +77,7 @@ impl<'a> Loader<'a> {
     /// One or several layers to heads as one, each head's rows followed by zeros up to the stride of heads.
     pub fn heads(&self, names: &[&str], sizes: &Sizes) -> Result<Linear> {
         let (mut weights, mut biases) = (Vec::new(), Vec::new());
-        let (depth, head_dim, stride) = (sizes.embed_dim, sizes.head_dim(), sizes.head_stride());
+        let (depth, head_dim, stride) = (sizes.embed_dim, sizes.head_dim(), head_stride(sizes));
         for name in names {
             weights.extend(padded(
                 &self.values(&format!("{name}.weight"))?,
@@ -92,7 +93,7 @@ impl<'a> Loader<'a> {
     pub fn projection(&self, name: &str, sizes: &Sizes) -> Result<Linear> {
         let weights = self.values(&format!("{name}.weight"))?;
         let bias = self.values(&format!("{name}.bias"))?;
-        let weights = padded(&weights, sizes.head_dim(), sizes.head_stride());
+        let weights = padded(&weights, sizes.head_dim(), head_stride(sizes));
         self.finished(&weights, Some(&bias), bias.len())
     }
 

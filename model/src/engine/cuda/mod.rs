@@ -17,7 +17,7 @@ use sapiens_kernels::cuda::frame::{Frame as DeviceFrame, Patches, Plane, ResizeT
 use sapiens_kernels::cuda::resize_argmax::{PixelLogits, ResizeArgmax};
 use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision as Stored, Properties, Stream};
 
-use self::network::Network;
+use self::network::{Network, logits_stride};
 use self::workspace::Workspace;
 use super::{Engine, Logits, Output, StageTimes, Timing, Worker, label_window};
 use crate::backend::{Backend, Device, Precision};
@@ -209,11 +209,11 @@ impl super::Network for CudaNetwork {
         network.forward(stream, workspace)?;
         events[2].record(stream)?;
         let sizes = network.sizes();
-        let [height, width] = workspace.logits_size(sizes);
+        let [height, width] = sizes.logits(workspace.size);
         let logits = PixelLogits {
             values: workspace.logits.slice(..),
             classes: sizes.classes,
-            stride: sizes.logits_stride(),
+            stride: logits_stride(sizes),
             height,
             width,
         };

@@ -13,8 +13,9 @@ use sapiens_kernels::cuda::{Buffer, Gpu, Precision, Stream};
 use super::load::Loader;
 use super::workspace::Workspace;
 use crate::card::{Family, ModelCard};
+use crate::engine::sizes::Sizes;
 use crate::error::{ErrorKind, Result, SegmentError};
-use crate::weights::{PATCH, PREFIX_TOKENS, Weights};
+use crate::weights::{PATCH, Weights};
 
 /// Epsilon of LayerNorm and RMSNorm in both families.
 const NORM_EPSILON: f32 = 1e-6;
@@ -42,61 +43,40 @@ pub(crate) struct Network {
     conv_seg: Linear,
 }
 
-/// What the forward pass and its memory need to know of the card. Channels of maps are padded.
-#[derive(Debug, Clone)]
-pub(super) struct Sizes {
-    pub embed_dim: usize,
-    pub heads: usize,
-    pub ffn_dim: usize,
-    pub deconv_channels: Vec<usize>,
-    pub conv_channels: Vec<usize>,
-    pub classes: usize,
-    /// Tokens in front of the patches'.
-    pub prefix: usize,
+/// The card's sizes, with the channels of maps padded.
+///
+/// # Errors
+/// If the kernels don't have them.
+fn sizes(card: &ModelCard) -> Result<Sizes> {
+    let sizes = Sizes::of(card);
+    let refuse = |what: String| Err(SegmentError::new(ErrorKind::BackendUnavailable, what));
+    for (what, size) in [("embed_dim", sizes.embed_dim), ("ffn_dim", sizes.ffn_dim)] {
+        if !size.is_multiple_of(CHUNK) {
+            return refuse(format!(
+                "the card has {what} {size}: the kernels on a GPU run multiples of {CHUNK}"
+            ));
+        }
+    }
+    if sizes.embed_dim > MAX_COLUMNS {
+        let dim = sizes.embed_dim;
+        return refuse(format!("the card has embed_dim {dim}: the kernels on a GPU run up to {MAX_COLUMNS}"));
+    }
+    let padded = |channels: &[usize]| channels.iter().map(|c| c.next_multiple_of(CHUNK)).collect();
+    Ok(Sizes {
+        deconv_channels: padded(&sizes.deconv_channels),
+        conv_channels: padded(&sizes.conv_channels),
+        ..sizes
+    })
 }
 
-impl Sizes {
-    fn new(card: &ModelCard) -> Result<Self> {
-        let network = &card.network;
-        for (what, size) in [("embed_dim", network.embed_dim), ("ffn_dim", network.ffn_dim)] {
-            if !size.is_multiple_of(CHUNK) {
-                let message =
-                    format!("the card has {what} {size}: the kernels on a GPU run multiples of {CHUNK}");
-                return Err(SegmentError::new(ErrorKind::BackendUnavailable, message));
-            }
-        }
-        if network.embed_dim > MAX_COLUMNS {
-            let message = format!(
-                "the card has embed_dim {}: the kernels on a GPU run up to {MAX_COLUMNS}",
-                network.embed_dim
-            );
-            return Err(SegmentError::new(ErrorKind::BackendUnavailable, message));
-        }
-        let padded = |channels: &[usize]| channels.iter().map(|c| c.next_multiple_of(CHUNK)).collect();
-        Ok(Self {
-            embed_dim: network.embed_dim,
-            heads: network.heads,
-            ffn_dim: network.ffn_dim,
-            deconv_channels: padded(&network.deconv_channels),
-            conv_channels: padded(&network.conv_channels),
-            classes: card.classes.len(),
-            prefix: if card.family == Family::Sapiens2 { PREFIX_TOKENS } else { 0 },
-        })
-    }
+/// Values from one head to the next.
+pub(super) fn head_stride(sizes: &Sizes) -> usize {
+    sizes.head_dim().next_multiple_of(CHUNK)
+}
 
-    pub fn head_dim(&self) -> usize {
-        self.embed_dim / self.heads
-    }
-
-    /// Values from one head to the next.
-    pub fn head_stride(&self) -> usize {
-        self.head_dim().next_multiple_of(CHUNK)
-    }
-
-    /// Values from one pixel's logits to the next's.
-    pub fn logits_stride(&self) -> usize {
-        self.classes.next_multiple_of(4)
-    }
+/// Values from one pixel's logits to the next's.
+pub(super) fn logits_stride(sizes: &Sizes) -> usize {
+    sizes.classes.next_multiple_of(4)
 }
 
 /// How tokens know their places.
@@ -164,7 +144,7 @@ impl Network {
         gpu: &Arc<Gpu>,
         precision: Precision,
     ) -> Result<Self> {
-        let (network, sizes) = (&card.network, Sizes::new(card)?);
+        let (network, sizes) = (&card.network, sizes(card)?);
         let products = Products::new(gpu, precision)?;
         let stream = Stream::new(gpu)?;
         let loader = Loader::new(weights, &stream, precision);
@@ -294,52 +274,33 @@ impl Network {
         let [mut from, mut to] = maps.each_mut();
         let mut grid = size.map(|side| side / PATCH);
         let mut channels = self.sizes.embed_dim;
-        let mut blocks = moment_blocks.iter();
-        let mut next_blocks = || {
-            let Some(blocks) = blocks.next() else { unreachable!("each layer has its moments") };
-            *blocks
-        };
-        for (i, deconv) in self.deconv_layers.iter().enumerate() {
+        let layers = self.deconv_layers.iter().map(|layer| (layer, true));
+        let layers = layers.chain(self.conv_layers.iter().map(|layer| (layer, false)));
+        for (i, ((layer, doubles), &blocks)) in layers.zip(moment_blocks.iter()).enumerate() {
             let values = if i == 0 { narrow.slice(self.sizes.prefix * channels..) } else { from.slice(..) };
-            let map = Map { values, height: grid[0], width: grid[1], channels };
-            grid = grid.map(|side| 2 * side);
-            channels = deconv.columns;
-            let (blocks, len) = (next_blocks(), grid[0] * grid[1] * channels);
+            let ([height, width], inputs) = (grid, channels);
+            if doubles {
+                grid = grid.map(|side| 2 * side);
+            }
+            channels = layer.columns;
+            let len = grid[0] * grid[1] * channels;
             let out = Out { values: to.slice_mut(..len), stride: channels };
             let then = Then::Moments(out, moments.slice_mut(..blocks.len()));
-            self.products.deconv(stream, map, deconv.weighted(), then)?;
+            if doubles {
+                let map = Map { values, height, width, channels: inputs };
+                self.products.deconv(stream, map, layer.weighted(), then)?;
+            } else {
+                let rows = Rows { values, rows: height * width, depth: inputs, stride: inputs };
+                self.products.product(stream, rows, layer.weighted(), then)?;
+            }
             let (x, moments) = (to.slice_mut(..len), moments.slice(..blocks.len()));
-            self.instance_norm.run(
-                stream,
-                x,
-                blocks,
-                moments,
-                INSTANCE_NORM_EPSILON,
-                statistics.slice_mut(..),
-            )?;
+            let room = statistics.slice_mut(..);
+            self.instance_norm.run(stream, x, blocks, moments, INSTANCE_NORM_EPSILON, room)?;
             std::mem::swap(&mut from, &mut to);
         }
         let pixels = grid[0] * grid[1];
-        for conv in &self.conv_layers {
-            let rows = Rows { values: from.slice(..), rows: pixels, depth: channels, stride: channels };
-            channels = conv.columns;
-            let (blocks, len) = (next_blocks(), pixels * channels);
-            let out = Out { values: to.slice_mut(..len), stride: channels };
-            let then = Then::Moments(out, moments.slice_mut(..blocks.len()));
-            self.products.product(stream, rows, conv.weighted(), then)?;
-            let (x, moments) = (to.slice_mut(..len), moments.slice(..blocks.len()));
-            self.instance_norm.run(
-                stream,
-                x,
-                blocks,
-                moments,
-                INSTANCE_NORM_EPSILON,
-                statistics.slice_mut(..),
-            )?;
-            std::mem::swap(&mut from, &mut to);
-        }
         let rows = Rows { values: from.slice(..), rows: pixels, depth: channels, stride: channels };
-        let then = Then::StoreF32(Out { values: logits.slice_mut(..), stride: self.sizes.logits_stride() });
+        let then = Then::StoreF32(Out { values: logits.slice_mut(..), stride: logits_stride(&self.sizes) });
         Ok(self.products.product(stream, rows, self.conv_seg.weighted(), then)?)
     }
 }
@@ -386,7 +347,7 @@ impl Layer {
 
     fn run(&self, network: &Network, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
         let (products, sizes) = (&network.products, &network.sizes);
-        let (dim, head_stride) = (sizes.embed_dim, sizes.head_stride());
+        let (dim, head_stride) = (sizes.embed_dim, head_stride(sizes));
         let tokens = workspace.x.len() / dim;
         network.normalize(stream, &self.ln1, workspace)?;
         let shape = QkvShape {

@@ -1,10 +1,6 @@
 //! The forward pass on a GPU, or on the stand-in for its driver, against the authors' numbers, and the engine around it against the
 //! processor's.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-
-use safetensors::SafeTensors;
 use sapiens_kernels::cpu::Threads;
 use sapiens_kernels::cpu::product::patch_rows;
 use sapiens_kernels::cuda::Capability;
@@ -12,22 +8,9 @@ use sapiens_stand_in_loader as stand_in;
 
 use super::*;
 use crate::backend::{BackendRequest, DeviceRequest, Mode};
+use crate::engine::reference_data::{TINY, data, reference};
 use crate::frame::{OwnedFrame, PixelFormat};
 use crate::segmenter::Segmenter;
-
-/// Shape and values of each tensor of a file of the reference data.
-type Tensors = HashMap<String, (Vec<usize>, Vec<f32>)>;
-
-fn data(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(file)
-}
-
-fn reference(file: &str) -> Tensors {
-    let bytes = std::fs::read(data(file)).unwrap();
-    let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    let values = |bytes: &[u8]| bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-    tensors.iter().map(|(name, t)| (name.to_owned(), (t.shape().to_vec(), values(t.data())))).collect()
-}
 
 /// All devices.
 fn gpus() -> Vec<Arc<Gpu>> {
@@ -54,24 +37,11 @@ fn logits(network: &Network, stream: &Stream, size: [usize; 2], input: &[f32]) -
     stream.upload(&rows, workspace.patches()).unwrap();
     network.forward(stream, &mut workspace).unwrap();
     let sizes = network.sizes();
-    let [height, width] = workspace.logits_size(sizes);
+    let [height, width] = sizes.logits(workspace.size);
     let values = workspace.logits.slice(..);
-    let stride = sizes.logits_stride();
+    let stride = logits_stride(sizes);
     planar(stream, PixelLogits { values, classes: sizes.classes, stride, height, width }).unwrap()
 }
-
-const TINY: [(&str, u64, [&str; 2]); 2] = [
-    (
-        "tiny-sapiens.toml",
-        1,
-        ["tiny-sapiens.activations.safetensors", "tiny-sapiens.activations-160x64.safetensors"],
-    ),
-    (
-        "tiny-sapiens2.toml",
-        2,
-        ["tiny-sapiens2.activations.safetensors", "tiny-sapiens2.activations-160x64.safetensors"],
-    ),
-];
 
 #[test]
 fn tiny_networks_agree_with_the_authors() {

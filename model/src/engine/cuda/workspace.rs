@@ -4,7 +4,7 @@ use sapiens_kernels::cuda::product::MomentBlocks;
 use sapiens_kernels::cuda::{Buffer, Plain, SliceMut, Stream};
 use sapiens_kernels::reference::{RopeTables, position_embedding, rope_periods};
 
-use super::network::{Network, Positions, Sizes};
+use super::network::{Network, Positions, head_stride, logits_stride};
 use crate::error::Result;
 use crate::weights::PATCH;
 
@@ -42,9 +42,9 @@ impl Workspace {
         let grid @ [rows, columns] = size.map(|side| side / PATCH);
         let (patches, head_dim) = (rows * columns, sizes.head_dim());
         let tokens = sizes.prefix + patches;
-        let of_heads = sizes.heads * sizes.head_stride();
+        let of_heads = sizes.heads * head_stride(sizes);
         let wide = (tokens * sizes.ffn_dim.max(3 * of_heads)).max(3 * size[0] * size[1]);
-        let (maps, pixels) = maps(sizes, patches);
+        let (maps, pixels) = sizes.maps(patches);
         let (pos_embed, rotary) = match &network.positions {
             Positions::Embedding { values, grid } => {
                 (uploaded(stream, &position_embedding(values, *grid, (rows, columns)))?, None)
@@ -71,7 +71,7 @@ impl Workspace {
             maps: [Buffer::new(gpu, maps[0])?, Buffer::new(gpu, maps[1])?],
             moments: Buffer::new(gpu, most(MomentBlocks::len))?,
             statistics: Buffer::new(gpu, most(|blocks| 2 * blocks.columns))?,
-            logits: Buffer::new(gpu, pixels * sizes.logits_stride())?,
+            logits: Buffer::new(gpu, pixels * logits_stride(sizes))?,
             pos_embed,
             rotary,
             moment_blocks,
@@ -83,29 +83,10 @@ impl Workspace {
         let len = 3 * self.size[0] * self.size[1];
         self.wide.slice_mut(..len)
     }
-
-    /// Height and width of the logits.
-    pub fn logits_size(&self, sizes: &Sizes) -> [usize; 2] {
-        self.size.map(|side| (side / PATCH) << sizes.deconv_channels.len())
-    }
 }
 
 fn uploaded<T: Plain>(stream: &Stream, values: &[T]) -> Result<Buffer<T>> {
     let mut buffer = Buffer::new(stream.gpu(), values.len())?;
     stream.upload(values, buffer.slice_mut(..))?;
     Ok(buffer)
-}
-
-/// Values of the largest map in each of the two that take turns, from the first deconvolution's output on, and the
-/// pixels of the last.
-fn maps(sizes: &Sizes, patches: usize) -> ([usize; 2], usize) {
-    let mut largest = [0; 2];
-    let (mut pixels, mut turn) = (patches, 1);
-    let deconv = sizes.deconv_channels.iter().map(|&channels| (4, channels));
-    for (more, channels) in deconv.chain(sizes.conv_channels.iter().map(|&channels| (1, channels))) {
-        pixels *= more;
-        largest[turn] = largest[turn].max(pixels * channels);
-        turn = 1 - turn;
-    }
-    (largest, pixels)
 }
