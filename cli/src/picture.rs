@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use image::{DynamicImage, ImageDecoder, ImageReader, RgbImage};
 use npyz::WriterBuilder;
-use sapiens_model::{Frame, FrameView, LabelMap, Logits, Palette};
+use sapiens_model::{Frame, FrameView, LabelMap, Logits, Palette, Pixels};
 
 /// Reads an image as 8-bit RGB, turned upright by its EXIF orientation. Gray becomes three equal channels,
 /// 16 bits are scaled to 8, alpha is dropped.
@@ -55,17 +55,17 @@ impl SharedImage {
     /// # Errors
     /// If the image is larger than frames may be.
     pub fn new(image: Arc<RgbImage>) -> sapiens_model::Result<Self> {
-        // Checked here, so that `view` can't fail.
+        // Checked here, so that `pixels` can't fail.
         FrameView::rgb(image.width() as usize, image.height() as usize, image.as_raw())?;
         Ok(Self(image))
     }
 }
 
 impl Frame for SharedImage {
-    fn view(&self) -> FrameView<'_> {
+    fn pixels(&self) -> Pixels<'_> {
         let (width, height) = (self.0.width() as usize, self.0.height() as usize);
-        FrameView::rgb(width, height, self.0.as_raw())
-            .unwrap_or_else(|error| unreachable!("checked before: {error}"))
+        let view = FrameView::rgb(width, height, self.0.as_raw());
+        Pixels::Host(view.unwrap_or_else(|error| unreachable!("checked before: {error}")))
     }
 }
 

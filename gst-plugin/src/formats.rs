@@ -4,8 +4,8 @@ use gst_video::prelude::*;
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoFormat, VideoInfo};
 use sapiens_model::frame::MAX_FRAME_SIDE;
 use sapiens_model::{
-    Colorimetry, Frame, FrameInfo, FrameView, FrameViewMut, Matrix, PixelFormat, Plane, PlaneMut, Range,
-    SegmentError,
+    Colorimetry, Frame, FrameInfo, FrameView, FrameViewMut, Matrix, PixelFormat, Pixels, Plane, PlaneMut,
+    Range, SegmentError,
 };
 
 /// The formats that frames come in, in the order they are offered.
@@ -175,7 +175,7 @@ impl MappedFrame {
             )
         })?;
         let mapped = Self { frame, info };
-        // Checked here, so that `view` can't fail.
+        // Checked here, so that `pixels` can't fail.
         mapped.try_view()?;
         Ok(mapped)
     }
@@ -192,8 +192,9 @@ impl MappedFrame {
 }
 
 impl Frame for MappedFrame {
-    fn view(&self) -> FrameView<'_> {
-        self.try_view().unwrap_or_else(|error| unreachable!("checked when it was mapped: {error}"))
+    fn pixels(&self) -> Pixels<'_> {
+        let view = self.try_view();
+        Pixels::Host(view.unwrap_or_else(|error| unreachable!("checked when it was mapped: {error}")))
     }
 }
 

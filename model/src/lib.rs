@@ -7,6 +7,8 @@
 pub mod alpha;
 pub mod backend;
 pub mod card;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod engine;
 pub mod error;
 pub mod frame;
@@ -27,8 +29,8 @@ pub use card::{Class, Family, License, ModelCard, PublishedWeights, ResizeRule};
 pub use engine::{Engine, Logits, Output, Stage, StageTimes, Timing};
 pub use error::{ErrorKind, Result, SegmentError};
 pub use frame::{
-    Colorimetry, Frame, FrameInfo, FrameView, FrameViewMut, Matrix, OwnedFrame, PixelFormat, Plane, PlaneMut,
-    Range,
+    Colorimetry, Frame, FrameInfo, FrameView, FrameViewMut, Matrix, OwnedFrame, PixelFormat, Pixels, Plane,
+    PlaneMut, Range,
 };
 pub use input_size::InputSize;
 pub use label_map::{BoundingBox, ClassRegion, LabelMap};

@@ -2,7 +2,7 @@ use sapiens_kernels::reference;
 
 use super::*;
 use crate::card::ModelCard;
-use crate::frame::{Colorimetry, Frame, FrameInfo, Matrix, OwnedFrame, PixelFormat, PlaneMut, Range};
+use crate::frame::{Colorimetry, FrameInfo, Matrix, OwnedFrame, PixelFormat, PlaneMut, Range};
 use crate::variant::Variant;
 
 fn palette() -> Palette {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{Backend, BackendRequest};
 use crate::card::ModelCard;
-use crate::engine::{self, Engine, Output};
+#[cfg(feature = "cuda")]
+use crate::cuda::{Context, ContextId, Painting};
+use crate::engine::{self, Engine, Output, Place};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
 use crate::input_size::InputSize;
@@ -101,12 +103,30 @@ impl Segmenter {
     /// # Errors
     /// `BackendUnavailable` or `InvalidInputSize` if the options can't be had, and whatever reading weights gives.
     pub fn new(card: ModelCard, weights: &Weights, options: Options) -> Result<Self> {
+        Self::somewhere(card, weights, options, Place::default())
+    }
+
+    /// As [`Segmenter::new`]; a network that runs on a GPU runs in this context and reads frames in its memory.
+    ///
+    /// # Errors
+    /// As [`Segmenter::new`].
+    #[cfg(feature = "cuda")]
+    pub fn in_context(
+        card: ModelCard,
+        weights: &Weights,
+        options: Options,
+        context: Context,
+    ) -> Result<Self> {
+        Self::somewhere(card, weights, options, Some(context))
+    }
+
+    fn somewhere(card: ModelCard, weights: &Weights, options: Options, place: Place) -> Result<Self> {
         options.input_size.check()?;
         let threads = options.thread_count()?;
         let backend = options.backend.resolve_for(card.network.head_dim())?;
         let card = Arc::new(card);
         let slots = options.slots.max(1);
-        let engine = engine::build(&card, weights, backend, &Options { slots, threads, ..options })?;
+        let engine = engine::build(&card, weights, backend, &Options { slots, threads, ..options }, place)?;
         log::info!("{} runs on {backend} with {slots} slots", card.name());
         Ok(Self::with_engine(card, engine))
     }
@@ -125,6 +145,22 @@ impl Segmenter {
     /// What runs.
     pub fn backend(&self) -> Backend {
         self.engine.backend()
+    }
+
+    /// The context in whose memory frames may be; none if they may be in the machine's only.
+    #[cfg(feature = "cuda")]
+    pub fn cuda_context(&self) -> Option<ContextId> {
+        self.engine.cuda_context()
+    }
+
+    /// Shows labels on a frame in a GPU's memory, and waits until that is done. Frames in flight go on meanwhile.
+    ///
+    /// # Errors
+    /// `InvalidFrame` if the frame is in no memory that the network reads, or the parts don't fit together; `Engine` if the
+    /// GPU fails.
+    #[cfg(feature = "cuda")]
+    pub fn paint(&self, painting: Painting<'_>) -> Result<()> {
+        self.engine.paint(painting)
     }
 
     /// Frames in flight at most.

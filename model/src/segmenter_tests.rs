@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::engine::fake::{self, Outcome, Turn};
-use crate::frame::{FrameView, OwnedFrame};
+use crate::frame::{FrameView, OwnedFrame, Pixels};
 use crate::variant::Variant;
 
 fn segmenter(slots: usize, script: impl FnMut(usize) -> Turn + Send + 'static) -> Segmenter {
@@ -102,8 +102,8 @@ impl Drop for Counted {
 }
 
 impl Frame for Counted {
-    fn view(&self) -> FrameView<'_> {
-        FrameView::rgb(1, 1, &[1, 2, 3]).unwrap()
+    fn pixels(&self) -> Pixels<'_> {
+        Pixels::Host(FrameView::rgb(1, 1, &[1, 2, 3]).unwrap())
     }
 }
 

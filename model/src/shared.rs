@@ -14,6 +14,8 @@ pub(crate) struct Key {
     pub card: Arc<ModelCard>,
     pub weights: WeightsIdentity,
     pub backend: Backend,
+    /// Tells a GPU's contexts apart, each of which has memory of its own; none elsewhere.
+    pub context: Option<usize>,
 }
 
 type Held = Arc<Mutex<Weak<dyn Any + Send + Sync>>>;
@@ -62,7 +64,7 @@ mod tests {
     fn key(seed: u64) -> Key {
         let card = Arc::new(ModelCard::of(Variant::Sapiens03b));
         let weights = Weights::generated(&card, seed).identity().clone();
-        Key { card, weights, backend: Backend::PORTABLE }
+        Key { card, weights, backend: Backend::PORTABLE, context: None }
     }
 
     #[test]

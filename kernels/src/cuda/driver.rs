@@ -12,7 +12,8 @@ const NEEDED: i32 = 12000;
 
 /// Every function of the driver that is called, so that a missing one is an error before anything is done; cudarc would
 /// panic at the call.
-const FUNCTIONS: [&str; 35] = [
+const FUNCTIONS: [&str; 45] = [
+    "cuCtxGetDevice",
     "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent_v2",
     "cuDeviceGet",
@@ -32,11 +33,18 @@ const FUNCTIONS: [&str; 35] = [
     "cuFuncSetAttribute",
     "cuGetErrorName",
     "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
     "cuInit",
     "cuLaunchKernel",
+    "cuMemAllocHost_v2",
     "cuMemAlloc_v2",
+    "cuMemFreeHost",
     "cuMemFree_v2",
     "cuMemGetInfo_v2",
+    "cuMemcpy2DAsync_v2",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
@@ -44,8 +52,10 @@ const FUNCTIONS: [&str; 35] = [
     "cuModuleGetFunction",
     "cuModuleLoadData",
     "cuModuleUnload",
+    "cuStreamBeginCapture_v2",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
 ];

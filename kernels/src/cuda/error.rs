@@ -39,6 +39,11 @@ pub enum CudaError {
         /// What the driver said was free just after.
         free: usize,
     },
+    /// The driver can't pin so much of the host's memory.
+    NoHostMemory {
+        /// What was asked for.
+        bytes: usize,
+    },
     /// The device has no bfloat16.
     NoBf16 {
         /// What it has.
@@ -86,6 +91,13 @@ impl fmt::Display for CudaError {
             ),
             CudaError::OutOfMemory { bytes, free } => {
                 write!(f, "the GPU has no {} MiB left: {} MiB are free", bytes.div_ceil(1 << 20), free >> 20)
+            }
+            CudaError::NoHostMemory { bytes } => {
+                write!(
+                    f,
+                    "the NVIDIA driver can't pin {} MiB of the machine's memory",
+                    bytes.div_ceil(1 << 20)
+                )
             }
             CudaError::NoBf16 { found } => write!(
                 f,

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute};
 
 use super::driver::{self, call};
+use super::foreign::{Context, ContextId};
 use super::modules::Modules;
 use super::{CudaError, Precision};
 
@@ -61,12 +63,33 @@ impl Properties {
     }
 }
 
-/// A device with its primary context and the kernels.
+/// A device with the kernels in a context: its primary one, or one that somebody else made.
 pub struct Gpu {
     device: CUdevice,
     context: CUcontext,
+    /// Keeps a context that isn't the primary one.
+    adopted: Option<Context>,
     properties: Properties,
     modules: Modules,
+    memory: MemoryUse,
+}
+
+/// Bytes of the device's memory.
+#[derive(Debug, Default)]
+pub(super) struct MemoryUse {
+    now: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl MemoryUse {
+    pub(super) fn add(&self, bytes: usize) {
+        let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+    }
+
+    pub(super) fn subtract(&self, bytes: usize) {
+        self.now.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: a context may be used from any thread, and a thread that uses it makes it its own first.
@@ -92,8 +115,43 @@ impl Gpu {
         let mut context = std::ptr::null_mut();
         // SAFETY: the device is one of the driver's.
         unsafe { call!(cuDevicePrimaryCtxRetain(&mut context, device))? };
+        Self::with_kernels(device, context, None, properties)
+    }
+
+    /// Loads the kernels into a context that somebody else made, to work on memory that is its.
+    ///
+    /// # Errors
+    /// Whatever is missing: see [`CudaError`].
+    pub fn adopt(context: Context) -> Result<Arc<Self>, CudaError> {
+        driver::load()?;
+        let raw = context.raw();
+        let device = {
+            // SAFETY: whoever made it a `Context` promised that it lives.
+            unsafe { call!(cuCtxPushCurrent_v2(raw))? };
+            let _entered = Entered;
+            let mut device = 0;
+            // SAFETY: a context is current.
+            unsafe { call!(cuCtxGetDevice(&mut device))? };
+            device
+        };
+        Self::with_kernels(device, raw, Some(context), runnable(device)?)
+    }
+
+    fn with_kernels(
+        device: CUdevice,
+        context: CUcontext,
+        adopted: Option<Context>,
+        properties: Properties,
+    ) -> Result<Arc<Self>, CudaError> {
         // From here on dropping releases the context.
-        let mut gpu = Self { device, context, properties, modules: Modules::default() };
+        let mut gpu = Self {
+            device,
+            context,
+            adopted,
+            properties,
+            modules: Modules::default(),
+            memory: MemoryUse::default(),
+        };
         let entered = gpu.enter()?;
         let modules = Modules::load(gpu.properties.capability)?;
         drop(entered);
@@ -107,11 +165,7 @@ impl Gpu {
     /// As [`Gpu::open`].
     pub fn properties_of(index: usize) -> Result<Properties, CudaError> {
         driver::load()?;
-        let properties = properties(device(index)?)?;
-        if properties.capability < Capability::OLDEST {
-            return Err(CudaError::TooOld { device: properties.name, found: properties.capability });
-        }
-        Ok(properties)
+        runnable(device(index)?)
     }
 
     /// What the device says of itself.
@@ -129,6 +183,25 @@ impl Gpu {
         // SAFETY: a context is current.
         unsafe { call!(cuMemGetInfo_v2(&mut free, &mut total))? };
         Ok(free)
+    }
+
+    /// Bytes of the device's memory that its [`Buffer`](super::Buffer)s take, and the most that they ever took at once.
+    pub fn memory_use(&self) -> (usize, usize) {
+        (self.memory.now.load(Ordering::Relaxed), self.memory.peak.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn count_memory(&self) -> &MemoryUse {
+        &self.memory
+    }
+
+    /// Tells its context from others.
+    pub fn context_id(&self) -> ContextId {
+        ContextId(self.context())
+    }
+
+    /// The number of the device, counted from 0.
+    pub fn index(&self) -> usize {
+        self.device as usize
     }
 
     /// Which context it is: that of a device is one, however often it is opened.
@@ -154,6 +227,9 @@ impl Drop for Gpu {
             // Even where that fails: the driver knows whose modules they are.
             let _entered = self.enter();
             self.modules.unload();
+        }
+        if self.adopted.is_some() {
+            return;
         }
         // SAFETY: it was retained once. Nothing can be done about a failure.
         let _ = unsafe { call!(cuDevicePrimaryCtxRelease_v2(self.device)) };
@@ -182,6 +258,15 @@ fn device(index: usize) -> Result<CUdevice, CudaError> {
         call!(cuDeviceGet(&mut device, index as i32))?;
     }
     Ok(device)
+}
+
+/// What a device says of itself, if it can run the kernels.
+fn runnable(device: CUdevice) -> Result<Properties, CudaError> {
+    let properties = properties(device)?;
+    if properties.capability < Capability::OLDEST {
+        return Err(CudaError::TooOld { device: properties.name, found: properties.capability });
+    }
+    Ok(properties)
 }
 
 fn properties(device: CUdevice) -> Result<Properties, CudaError> {

@@ -49,6 +49,7 @@ impl<T: Plain> Buffer<T> {
                 }
                 result => check("cuMemAlloc_v2", result)?,
             }
+            gpu.count_memory().add(bytes);
         }
         Ok(Self { gpu: gpu.clone(), pointer, len, values: PhantomData })
     }
@@ -90,6 +91,7 @@ impl<T> Drop for Buffer<T> {
             let _entered = self.gpu.enter();
             // SAFETY: it was allocated once and nobody has a slice of it. Nothing can be done about a failure.
             let _ = unsafe { call!(cuMemFree_v2(self.pointer)) };
+            self.gpu.count_memory().subtract(self.len * size_of::<T>());
         }
     }
 }
@@ -113,6 +115,14 @@ pub struct SliceMut<'a, T> {
 }
 
 impl<'a, T: Plain> Slice<'a, T> {
+    /// Memory that isn't a [`Buffer`]'s.
+    ///
+    /// # Safety
+    /// There must be so many values at the address in the context's memory, and they must live and not be written to for `'a`.
+    pub(super) unsafe fn at_address(pointer: CUdeviceptr, context: usize, len: usize) -> Self {
+        Self { pointer, context, len, values: PhantomData }
+    }
+
     /// Values there are.
     pub fn len(&self) -> usize {
         self.len
@@ -140,6 +150,14 @@ impl<'a, T: Plain> Slice<'a, T> {
 }
 
 impl<T: Plain> SliceMut<'_, T> {
+    /// Memory that isn't a [`Buffer`]'s.
+    ///
+    /// # Safety
+    /// As [`Slice::at_address`], and nobody else may read them.
+    pub(super) unsafe fn at_address(pointer: CUdeviceptr, context: usize, len: usize) -> Self {
+        Self { pointer, context, len, values: PhantomData }
+    }
+
     /// As [`Slice::at`].
     pub(super) fn at(&self, stream: &Stream) -> CUdeviceptr {
         assert_eq!(self.context, stream.gpu().context(), "memory of one GPU, work on another");

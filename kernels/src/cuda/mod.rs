@@ -13,8 +13,10 @@
 pub mod attention;
 mod driver;
 mod error;
+pub mod foreign;
 pub mod frame;
 mod gpu;
+mod graph;
 mod memory;
 mod modules;
 pub mod norm;
@@ -23,13 +25,16 @@ pub mod overlay;
 pub mod probe;
 pub mod product;
 pub mod resize_argmax;
+mod staging;
 mod stream;
 #[cfg(feature = "cuda-check")]
 pub mod words;
 
 pub use error::CudaError;
 pub use gpu::{Capability, Gpu, Properties};
+pub use graph::Graph;
 pub use memory::{Buffer, Plain, Slice, SliceMut};
+pub use staging::Staging;
 pub use stream::{Event, Stream};
 
 /// How values are stored on the device and what their products are summed in.

@@ -3,9 +3,13 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult, CUstream, CUstream_flags};
+use cudarc::driver::sys::{
+    self, CUDA_MEMCPY2D, CUevent, CUevent_flags, CUmemorytype, CUresult, CUstream, CUstream_flags,
+};
 
 use super::driver::{call, check};
+use super::foreign::ForeignStream;
+use super::frame::{Plane, PlaneMut};
 use super::memory::Plain;
 use super::modules::Function;
 use super::{CudaError, Gpu, Slice, SliceMut};
@@ -14,7 +18,7 @@ use super::{CudaError, Gpu, Slice, SliceMut};
 #[derive(Debug)]
 pub struct Stream {
     gpu: Arc<Gpu>,
-    raw: CUstream,
+    pub(super) raw: CUstream,
 }
 
 // SAFETY: a stream may be used from any thread.
@@ -58,6 +62,62 @@ impl Stream {
         let _entered = self.gpu.enter()?;
         // SAFETY: both live.
         unsafe { call!(cuStreamWaitEvent(self.raw, event.raw, 0)) }
+    }
+
+    /// Lets what is queued from now on wait for all that is queued in somebody else's stream now. The event marks it there.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn wait_for_foreign(&self, other: ForeignStream, event: &Event) -> Result<(), CudaError> {
+        {
+            let _entered = self.gpu.enter()?;
+            // SAFETY: whoever made it a `ForeignStream` promised that it lives.
+            unsafe { call!(cuEventRecord(event.raw, other.raw()))? };
+        }
+        self.wait(event)
+    }
+
+    /// Copies rows of bytes within the device.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Panics
+    /// If a plane has fewer.
+    pub fn copy_rows(
+        &self,
+        from: Plane<'_>,
+        to: PlaneMut<'_>,
+        (row_bytes, rows): (usize, usize),
+    ) -> Result<(), CudaError> {
+        if row_bytes == 0 || rows == 0 {
+            return Ok(());
+        }
+        for (len, stride) in [(from.bytes.len(), from.stride), (to.bytes.len(), to.stride)] {
+            let fits = stride >= row_bytes && len >= super::size(&[rows - 1, stride]) + row_bytes;
+            assert!(fits, "copy: {len} bytes, {stride} a row, hold no {rows} rows of {row_bytes}");
+        }
+        let copy = CUDA_MEMCPY2D {
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: from.bytes.at(self),
+            srcPitch: from.stride,
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: to.bytes.at(self),
+            dstPitch: to.stride,
+            WidthInBytes: row_bytes,
+            Height: rows,
+            srcXInBytes: 0,
+            srcY: 0,
+            srcHost: std::ptr::null(),
+            srcArray: std::ptr::null_mut(),
+            dstXInBytes: 0,
+            dstY: 0,
+            dstHost: std::ptr::null_mut(),
+            dstArray: std::ptr::null_mut(),
+        };
+        let _entered = self.gpu.enter()?;
+        // SAFETY: both were measured above.
+        unsafe { call!(cuMemcpy2DAsync_v2(&copy, self.raw)) }
     }
 
     /// Copies to the device and waits for it.
@@ -194,17 +254,18 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// An event that isn't in any stream yet. Only one that is `timed` knows when it was passed.
+    /// An event that isn't in any stream yet. Only one that is `timed` knows when it was passed. Who waits for it sleeps.
     ///
     /// # Errors
     /// What the driver says.
     pub fn new(gpu: &Arc<Gpu>, timed: bool) -> Result<Self, CudaError> {
         let _entered = gpu.enter()?;
-        let flags =
+        let timing =
             if timed { CUevent_flags::CU_EVENT_DEFAULT } else { CUevent_flags::CU_EVENT_DISABLE_TIMING };
+        let flags = timing as u32 | CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
         let mut raw = std::ptr::null_mut();
         // SAFETY: a context is current.
-        unsafe { call!(cuEventCreate(&mut raw, flags as u32))? };
+        unsafe { call!(cuEventCreate(&mut raw, flags))? };
         Ok(Self { gpu: gpu.clone(), raw })
     }
 

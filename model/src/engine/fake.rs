@@ -44,7 +44,7 @@ struct FakeNetwork {
 
 impl Network for FakeNetwork {
     fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
-        let view = frame.view();
+        let view = frame.pixels().on_host()?;
         let (width, height) = (view.width(), view.height());
         let turn = (self.script)(self.frames);
         self.frames += 1;

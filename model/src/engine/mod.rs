@@ -25,8 +25,12 @@ use sapiens_kernels::LabelWindow;
 use crate::backend::Device;
 use crate::backend::{Backend, Mode};
 use crate::card::ModelCard;
+#[cfg(feature = "cuda")]
+use crate::cuda::{Context, ContextId, Painting};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
+#[cfg(feature = "cuda")]
+use crate::frame::Pixels;
 use crate::input_size::Placement;
 use crate::label_map::LabelMap;
 use crate::segmenter::Options;
@@ -85,7 +89,29 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// Whatever went wrong with this frame. The engine goes on.
     fn finish(&self, slot: usize, output: &mut Output) -> Result<()>;
+
+    /// The context in whose memory frames may be; none if they may be in the machine's only.
+    #[cfg(feature = "cuda")]
+    fn cuda_context(&self) -> Option<ContextId> {
+        None
+    }
+
+    /// Shows labels on a frame in a GPU's memory, and waits until that is done.
+    ///
+    /// # Errors
+    /// `InvalidFrame` if the engine reads no such frames, or the parts don't fit together; what the driver says.
+    #[cfg(feature = "cuda")]
+    fn paint(&self, painting: Painting<'_>) -> Result<()> {
+        Pixels::Cuda(painting.frame).on_host().map(|_| ())
+    }
 }
+
+/// The context that a network on a GPU is to run in, if it isn't the device's own.
+#[cfg(feature = "cuda")]
+pub(crate) type Place = Option<Context>;
+/// There are no GPUs in this build.
+#[cfg(not(feature = "cuda"))]
+pub(crate) type Place = ();
 
 /// The engine that is `backend`, with the network of `card` and `weights` in it.
 pub(crate) fn build(
@@ -93,10 +119,13 @@ pub(crate) fn build(
     weights: &Weights,
     backend: Backend,
     options: &Options,
+    place: Place,
 ) -> Result<Box<dyn Engine>> {
     match backend.mode {
         #[cfg(feature = "cuda")]
-        Mode::Kernels if backend.device != Device::Cpu => cuda::engine(card, weights, backend, options),
+        Mode::Kernels if backend.device != Device::Cpu => {
+            cuda::engine(card, weights, backend, options, place)
+        }
         Mode::Kernels => cpu::engine(card, weights, backend, options),
         #[cfg(feature = "portable")]
         Mode::Portable => portable::engine(card, weights, backend, options),

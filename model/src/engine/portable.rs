@@ -34,7 +34,7 @@ pub(crate) fn engine(
             SegmentError::new(ErrorKind::Engine, format!("can't start {} threads: {error}", options.threads))
                 .with_source(error)
         })?;
-    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend };
+    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend, context: None };
     let network = shared::network(&key, || pool.install(|| load(card, weights)))?;
     let network = PortableNetwork {
         preprocessor: Preprocessor::new(&card.input),
@@ -85,7 +85,7 @@ struct PortableNetwork {
 impl Network for PortableNetwork {
     fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
         let Self { card, network, preprocessor, bands, pool, input_size, keep_logits } = self;
-        let view = frame.view();
+        let view = frame.pixels().on_host()?;
         let (frame_width, frame_height) = (view.width(), view.height());
         let placement = input_size.place(card, frame_width, frame_height)?;
         let start = Instant::now();

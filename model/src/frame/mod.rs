@@ -3,11 +3,15 @@
 //! The first thing in the flow. Knows pixel layouts, nothing of networks.
 
 mod colorimetry;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod format;
 mod rgb;
 
 pub use colorimetry::{Colorimetry, Matrix, Range};
 pub(crate) use colorimetry::{RgbToYuv, yuv_to_rgb};
+#[cfg(feature = "cuda")]
+pub use cuda::CudaFrame;
 pub use format::PixelFormat;
 pub use sapiens_kernels::frame::MAX_PLANES;
 pub(crate) use sapiens_kernels::frame::{Component, Layout, Packed, Yuv};
@@ -191,7 +195,40 @@ impl<'a> FrameViewMut<'a> {
 /// decoded image) instead of a borrow, and drops it as soon as it has read them.
 pub trait Frame: Send + 'static {
     /// The pixels.
-    fn view(&self) -> FrameView<'_>;
+    fn pixels(&self) -> Pixels<'_>;
+}
+
+/// Where a frame's pixels are.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Pixels<'a> {
+    /// In the machine's memory.
+    Host(FrameView<'a>),
+    /// In an NVIDIA GPU's.
+    #[cfg(feature = "cuda")]
+    Cuda(&'a CudaFrame),
+}
+
+impl<'a> Pixels<'a> {
+    /// For an engine that reads the machine's memory only.
+    ///
+    /// # Errors
+    /// `InvalidFrame` if they are elsewhere.
+    pub(crate) fn on_host(self) -> Result<FrameView<'a>> {
+        match self {
+            Pixels::Host(view) => Ok(view),
+            #[cfg(feature = "cuda")]
+            Pixels::Cuda(frame) => {
+                let FrameInfo { format, width, height, .. } = frame.info();
+                Err(SegmentError::new(
+                    ErrorKind::InvalidFrame,
+                    format!(
+                        "a {width} x {height} {format} frame in a GPU's memory: expected one in the machine's"
+                    ),
+                ))
+            }
+        }
+    }
 }
 
 /// A frame that owns its bytes.
@@ -221,13 +258,20 @@ impl OwnedFrame {
     }
 }
 
-impl Frame for OwnedFrame {
-    fn view(&self) -> FrameView<'_> {
+impl OwnedFrame {
+    /// The pixels.
+    pub fn view(&self) -> FrameView<'_> {
         let mut planes = [Plane::default(); MAX_PLANES];
         for (plane, (data, stride)) in planes.iter_mut().zip(&self.planes) {
             *plane = Plane { data, stride: *stride };
         }
         FrameView { info: self.info, planes }
+    }
+}
+
+impl Frame for OwnedFrame {
+    fn pixels(&self) -> Pixels<'_> {
+        Pixels::Host(self.view())
     }
 }
 

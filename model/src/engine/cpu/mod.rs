@@ -55,7 +55,7 @@ fn of_element<E: Element>(
         SegmentError::new(ErrorKind::Engine, format!("can't start {count} threads: {error}"))
             .with_source(error)
     })?;
-    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend };
+    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend, context: None };
     let network = shared::network(&key, || {
         let bytes = parameters(card) as u64 * size_of::<E>() as u64;
         memory::expect(bytes, &format!("{} in {}", card.name(), backend.precision))?;
@@ -91,7 +91,7 @@ struct CpuNetwork<E> {
 impl<E: Element> super::Network for CpuNetwork<E> {
     fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
         let Self { card, network, threads, preprocessor, input, workspace, resize_argmax, .. } = self;
-        let view = frame.view();
+        let view = frame.pixels().on_host()?;
         let (frame_width, frame_height) = (view.width(), view.height());
         let placement = self.input_size.place(card, frame_width, frame_height)?;
         let start = Instant::now();

@@ -19,7 +19,7 @@ use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision as Stored, 
 
 use self::network::{Network, logits_stride};
 use self::workspace::Workspace;
-use super::{Engine, Logits, Output, StageTimes, Timing, Worker, label_window};
+use super::{Engine, Logits, Output, Place, StageTimes, Timing, Worker, label_window};
 use crate::backend::{Backend, Device, Precision};
 use crate::card::{ModelCard, ResizeRule};
 use crate::error::{ErrorKind, Result, SegmentError};
@@ -59,11 +59,22 @@ pub(crate) fn engine(
     weights: &Weights,
     backend: Backend,
     options: &Options,
+    place: Place,
 ) -> Result<Box<dyn Engine>> {
     let Device::Cuda(index) = backend.device else { unreachable!("{backend} is no GPU's") };
-    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend };
+    let context = place.as_ref().map(|context| context.id().number());
+    let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend, context };
     let network = shared::network(&key, || {
-        let gpu = Gpu::open(index as usize)?;
+        let gpu = match place {
+            None => Gpu::open(index as usize)?,
+            Some(context) => Gpu::adopt(context)?,
+        };
+        if gpu.index() != index as usize {
+            return Err(SegmentError::new(
+                ErrorKind::BackendUnavailable,
+                format!("a CUDA context of GPU {}: expected one of {}", gpu.index(), backend.device),
+            ));
+        }
         let precision = stored(backend.precision, gpu.properties());
         Network::load(card, weights, &gpu, precision)
     })?;
@@ -171,7 +182,7 @@ impl FrameMemory {
 
 impl super::Network for CudaNetwork {
     fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
-        let view = frame.view();
+        let view = frame.pixels().on_host()?;
         let info = view.info();
         let placement = self.input_size.place(&self.card, info.width, info.height)?;
         let start = std::time::Instant::now();
