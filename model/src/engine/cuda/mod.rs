@@ -6,6 +6,10 @@
 //!
 //! Nothing waits for the device but whoever asks for a frame's labels, and after the first frame of a size nothing is allocated.
 
+#[cfg(test)]
+mod flight_tests;
+#[cfg(test)]
+mod foreign_tests;
 mod load;
 mod network;
 mod paint;
