@@ -58,6 +58,11 @@ pub(crate) fn properties(index: u32) -> Result<Properties> {
     Ok(Gpu::properties_of(index as usize)?)
 }
 
+/// Whether the kernels have the card's sizes.
+pub(crate) fn check(card: &ModelCard) -> Result<()> {
+    network::sizes(card).map(|_| ())
+}
+
 /// How values are stored and summed in a precision on a device.
 fn stored(precision: Precision, properties: &Properties) -> Stored {
     match precision {
