@@ -167,3 +167,29 @@ fn every_call_may_fail() {
     assert!(errors > 300, "only {errors} of {failures} failures were errors");
     assert_eq!(work().unwrap(), expected);
 }
+
+/// A device whose kernels do something else is known before it labels anything.
+#[test]
+fn a_device_that_computes_wrong_is_refused() {
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let backend = BackendRequest {
+        device: DeviceRequest::Cuda(Some(2)),
+        precision: Some(Precision::Bf16),
+        ..Default::default()
+    };
+    let card = small_card(0);
+    let on_it = || Segmenter::new(card.clone(), &Weights::generated(&card, 7), Options { backend, ..SMALL });
+    // As if one kernel of some did nothing.
+    inside::leave_out("cuLaunchKernel", 9, 8);
+    let result = on_it();
+    inside::leave_out_nothing();
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BackendUnavailable);
+    let text = error.to_string();
+    assert!(text.contains("cuda:2") && text.contains("fails its self-check"), "{text}");
+    // It is asked again.
+    assert!(on_it().is_ok());
+}
