@@ -50,6 +50,8 @@ pub fn apply_alpha(frame: &mut FrameViewMut<'_>, labels: Option<&LabelMap>, pale
 
 #[cfg(test)]
 mod tests {
+    use sapiens_kernels::reference;
+
     use super::*;
     use crate::card::ModelCard;
     use crate::frame::{Colorimetry, FrameInfo, PlaneMut};
@@ -92,6 +94,29 @@ mod tests {
                 assert_eq!(*value, expected, "{format}, byte {i}");
             }
             assert!(cut(format, None).unwrap().chunks(4).all(|pixel| pixel[byte] == 0), "{format}");
+        }
+    }
+
+    #[test]
+    fn equals_the_naive_twin() {
+        let (width, height, stride) = (13, 7, 4 * 13 + 5);
+        let noise = |i: usize| ((i * 7919) >> 3) as u8;
+        let palette = Palette::of(&ModelCard::of(Variant::Sapiens1b));
+        let labels: Vec<u8> = (0..width * height).map(|i| noise(i) % 28).collect();
+        let map = LabelMap::from_labels(width, height, labels.clone()).unwrap();
+        let shown = std::array::from_fn(|label| palette.is_shown(label as u8));
+        for format in [PixelFormat::Bgra, PixelFormat::Argb, PixelFormat::Rgbx, PixelFormat::Xbgr] {
+            let info = FrameInfo { format, width, height, colorimetry: Colorimetry::default() };
+            let alpha = alpha_byte(format).unwrap();
+            for labelled in [true, false] {
+                let mut data: Vec<u8> = (0..stride * height).map(noise).collect();
+                let mut expected = data.clone();
+                let labels = labelled.then_some(labels.as_slice());
+                reference::cut_out((&mut expected, stride), (width, height), alpha, labels, &shown);
+                let mut frame = FrameViewMut::new(info, [PlaneMut { data: &mut data, stride }]).unwrap();
+                apply_alpha(&mut frame, labelled.then_some(&map), &palette).unwrap();
+                assert!(data == expected, "{format}, labels {labelled}");
+            }
         }
     }
 

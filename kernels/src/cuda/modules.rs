@@ -21,6 +21,7 @@ macro_rules! embedded {
 
 const EMBEDDED: &[(&str, &str, &str)] = &embedded![
     "attention",
+    "cut_out",
     "frame",
     "instance_norm",
     "norm",

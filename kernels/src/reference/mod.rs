@@ -18,7 +18,7 @@ mod rope;
 pub use activation::{gelu, silu, swiglu};
 pub use attention::{AttentionShape, attention, softmax};
 pub use conv::{conv_transpose_k4s2p1, conv1x1, patch_embed};
-pub use frame::{frame_rgb, paint_labels};
+pub use frame::{cut_out, frame_rgb, paint_labels};
 pub use linear::{linear, scale_residual};
 pub use norm::{instance_norm, layer_norm, rms_norm};
 pub use position::position_embedding;

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 #[path = "../../../kernels/tests/cuda_attention.rs"]
 mod attention;
+#[path = "../../../kernels/tests/cuda_cut_out.rs"]
+mod cut_out;
 #[path = "../../../kernels/tests/cuda_frame.rs"]
 mod frame;
 #[path = "../../../kernels/tests/cuda_norm.rs"]
@@ -52,6 +54,8 @@ pub fn run() -> usize {
         resize_argmax::infinite_logits_do_as_the_naive_twin_does,
         overlay::equals_the_naive_twin_on_ugly_sizes,
         overlay::nothing_shown_changes_nothing,
+        cut_out::equals_the_naive_twin_on_ugly_sizes,
+        cut_out::without_labels_nothing_is_shown,
     ];
     let mut wrong = 0;
     for (name, check) in checks {
