@@ -20,6 +20,7 @@ mod memory;
 mod modules;
 pub mod norm;
 pub mod overlay;
+pub mod pack;
 #[cfg(feature = "cuda-check")]
 pub mod probe;
 pub mod product;

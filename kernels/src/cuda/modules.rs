@@ -28,6 +28,7 @@ const EMBEDDED: &[(&str, &str, &str)] = &embedded![
     #[cfg(feature = "cuda-check")]
     "probe",
     "overlay",
+    "pack",
     "product",
     "resize_argmax",
     "rotary",

@@ -14,6 +14,8 @@ mod frame;
 mod norm;
 #[path = "../../../kernels/tests/cuda_overlay.rs"]
 mod overlay;
+#[path = "../../../kernels/tests/cuda_pack.rs"]
+mod pack;
 #[path = "../../../kernels/tests/cuda_products.rs"]
 mod products;
 #[path = "../../../kernels/tests/cuda_resize_argmax.rs"]
@@ -56,6 +58,8 @@ pub fn run() -> usize {
         overlay::nothing_shown_changes_nothing,
         cut_out::equals_the_naive_twin_on_ugly_sizes,
         cut_out::without_labels_nothing_is_shown,
+        pack::equals_the_naive_twin_to_the_bit,
+        pack::phases_are_those_of_a_deconv,
     ];
     let mut wrong = 0;
     for (name, check) in checks {
