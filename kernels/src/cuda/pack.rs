@@ -82,6 +82,18 @@ pub enum Packed<'a> {
     F32(SliceMut<'a, f32>),
 }
 
+impl<'a> From<SliceMut<'a, u16>> for Packed<'a> {
+    fn from(out: SliceMut<'a, u16>) -> Self {
+        Self::Stored(out)
+    }
+}
+
+impl<'a> From<SliceMut<'a, f32>> for Packed<'a> {
+    fn from(out: SliceMut<'a, f32>) -> Self {
+        Self::F32(out)
+    }
+}
+
 /// The kernels: of each [`Format`], in its order.
 #[derive(Debug)]
 pub struct Pack {
