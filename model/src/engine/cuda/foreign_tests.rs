@@ -23,6 +23,7 @@ type Handle = *mut c_void;
 /// A function of the driver's, by its name and type.
 macro_rules! driver {
     ($name:literal($($argument:expr => $type:ty),*)) => {{
+        // SAFETY: whoever names a function gives its type.
         let function: extern "C" fn($($type),*) -> u32 = unsafe { std::mem::transmute(inside::function($name)) };
         assert_eq!(function($($argument),*), 0, $name);
     }};
@@ -170,7 +171,7 @@ fn frame(format: PixelFormat, number: usize) -> OwnedFrame {
     let info = FrameInfo { format, width: 61, height: 45, colorimetry };
     let planes = (0..format.planes()).map(|index| {
         let (row_bytes, rows) = info.plane_size(index);
-        let byte = |i: usize| (((i + index) * 40_503 + number * 7_919) * 2_654_435_761 >> 11) as u8;
+        let byte = |i: usize| ((((i + index) * 40_503 + number * 7_919) * 2_654_435_761) >> 11) as u8;
         ((0..(row_bytes + 7) * rows).map(byte).collect(), row_bytes + 7)
     });
     OwnedFrame::new(info, planes.collect()).unwrap()
