@@ -1,38 +1,48 @@
-//! The project's own kernels on an NVIDIA GPU, as an engine: a frame goes up, its labels come down.
+//! The project's own kernels on an NVIDIA GPU, as an engine: frames go up or are there already, their labels come down.
 //!
-//! [`network`] has the weights on the device and the forward pass, [`load`] brings them there, [`workspace`] is the memory of a
-//! frame. What depends on a size is made for the first frame of that size.
+//! Each [`slot`] has a stream of its own, so that one frame's pixels come and another's labels go while a third is computed. The
+//! forward pass itself is one frame's at a time: all slots share the memory of [`pass`]. [`network`] has the weights on the device
+//! and the operations, [`load`] brings them there, [`workspace`] is the memory of a forward pass, [`paint`] shows labels on frames.
+//!
+//! Nothing waits for the device but whoever asks for a frame's labels, and after the first frame of a size nothing is allocated.
 
 mod load;
 mod network;
+mod paint;
+mod pass;
+mod slot;
 #[cfg(test)]
 mod tests;
 mod workspace;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sapiens_kernels::Filter;
-use sapiens_kernels::cuda::frame::{Frame as DeviceFrame, Patches, Plane, ResizeTables};
-use sapiens_kernels::cuda::resize_argmax::{PixelLogits, ResizeArgmax};
-use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision as Stored, Properties, Stream};
+use sapiens_kernels::cuda::frame::Patches;
+use sapiens_kernels::cuda::resize_argmax::ResizeArgmax;
+use sapiens_kernels::cuda::{CudaError, Event, Gpu, Precision as Stored, Properties, Stream};
 
-use self::network::{Network, logits_stride};
-use self::workspace::Workspace;
-use super::{Engine, Logits, Output, Place, StageTimes, Timing, Worker, label_window};
+use self::network::Network;
+use self::paint::Painter;
+use self::pass::Pass;
+use self::slot::Slot;
+use super::{Engine, Output, Place};
 use crate::backend::{Backend, Device, Precision};
-use crate::card::{ModelCard, ResizeRule};
+use crate::card::ModelCard;
+use crate::cuda::{ContextId, Painting};
 use crate::error::{ErrorKind, Result, SegmentError};
-use crate::frame::{Frame, FrameInfo, FrameView, yuv_to_rgb};
-use crate::input_size::{InputSize, Placement};
+use crate::frame::{Frame, FrameInfo, Pixels};
+use crate::input_size::InputSize;
 use crate::segmenter::Options;
 use crate::shared;
 use crate::weights::Weights;
+use crate::work::parameters;
 
 impl From<CudaError> for SegmentError {
     fn from(error: CudaError) -> Self {
         let kind = match error {
-            CudaError::OutOfMemory { .. } | CudaError::Failed { .. } => ErrorKind::Engine,
+            CudaError::OutOfMemory { .. } | CudaError::NoHostMemory { .. } | CudaError::Failed { .. } => {
+                ErrorKind::Engine
+            }
             _ => ErrorKind::BackendUnavailable,
         };
         Self::new(kind, error.to_string()).with_source(error)
@@ -76,186 +86,155 @@ pub(crate) fn engine(
             ));
         }
         let precision = stored(backend.precision, gpu.properties());
-        Network::load(card, weights, &gpu, precision)
+        Network::load(card, weights, &gpu, precision).map_err(|error| too_large(card, &gpu, error))
     })?;
-    Ok(Box::new(Worker::start(backend, options.slots, CudaNetwork::new(card, network, options)?)?))
+    let gpu = network.gpu().clone();
+    let engine = CudaEngine::new(card, network, backend, options);
+    Ok(Box::new(engine.map_err(|error| too_large(card, &gpu, error))?))
 }
 
-struct CudaNetwork {
+/// Where memory ran out while a network was made ready: what it needs.
+fn too_large(card: &ModelCard, gpu: &Gpu, error: SegmentError) -> SegmentError {
+    let out_of_memory = std::error::Error::source(&error)
+        .and_then(|source| source.downcast_ref::<CudaError>())
+        .is_some_and(|error| matches!(error, CudaError::OutOfMemory { .. }));
+    if !out_of_memory {
+        return error;
+    }
+    let weights = (2 * parameters(card)).div_ceil(1 << 20);
+    let (name, device) = (card.name(), &gpu.properties().name);
+    let what = format!("{name} doesn't fit on {device}: its weights alone are {weights} MiB there; {error}");
+    SegmentError::new(ErrorKind::BackendUnavailable, what).with_source(error)
+}
+
+struct CudaEngine {
+    // Go first: who drops them waits until nothing uses the rest.
+    slots: Vec<Mutex<Slot>>,
+    painter: Mutex<Option<Painter>>,
+    computing: Mutex<Computing>,
+    backend: Backend,
     card: Arc<ModelCard>,
-    network: Arc<Network>,
     input_size: InputSize,
     keep_logits: bool,
-    stream: Stream,
+    network: Arc<Network>,
     patches: Patches,
     resize_argmax: ResizeArgmax,
-    /// Before the frame's patches are made, before the network, after it, after the labels.
-    events: [Event; 4],
+}
+
+/// What one frame at a time uses.
+struct Computing {
     /// Of the last input size: a stream's frames all have one size.
-    workspace: Option<Workspace>,
-    /// Of the last frame's size and placement.
-    frame: Option<FrameMemory>,
+    pass: Option<Pass>,
+    /// Behind the last work on it.
+    free: Event,
 }
 
-/// What a frame needs outside of the network.
-struct FrameMemory {
-    info: FrameInfo,
-    placement: Placement,
-    tables: ResizeTables,
-    /// All planes, one after the other.
-    planes: Buffer<u8>,
-    /// Of each plane its start, length and stride.
-    parts: Vec<[usize; 3]>,
-    labels: Buffer<u8>,
-}
-
-impl CudaNetwork {
-    fn new(card: &Arc<ModelCard>, network: Arc<Network>, options: &Options) -> Result<Self> {
+impl CudaEngine {
+    fn new(
+        card: &Arc<ModelCard>,
+        network: Arc<Network>,
+        backend: Backend,
+        options: &Options,
+    ) -> Result<Self> {
         let gpu = network.gpu();
         let stream = Stream::new(gpu)?;
-        let patches = Patches::new(&stream, network.precision(), card.input.mean, card.input.std)?;
-        let event = || Event::new(gpu, true);
+        let slots = (0..options.slots).map(|_| Slot::new(gpu).map(Mutex::new)).collect::<Result<_>>()?;
+        // Where the size is known the memory is there before the first frame is.
+        let pass = match options.input_size {
+            InputSize::Native => None,
+            size => {
+                let (width, height) = size.network_input(card, 1, 1)?;
+                Some(Pass::new(&network, &stream, [height, width])?)
+            }
+        };
         Ok(Self {
+            backend,
             card: card.clone(),
             input_size: options.input_size,
             keep_logits: options.keep_logits,
-            patches,
+            patches: Patches::new(&stream, network.precision(), card.input.mean, card.input.std)?,
             resize_argmax: ResizeArgmax::new(gpu)?,
-            events: [event()?, event()?, event()?, event()?],
-            workspace: None,
-            frame: None,
-            stream,
+            slots,
+            computing: Mutex::new(Computing { pass, free: Event::new(gpu, false)? }),
+            painter: Mutex::default(),
             network,
         })
     }
 
-    /// What this frame needs, which is what the last one needed if it was like this one.
-    fn frame_memory(&mut self, view: &FrameView<'_>, placement: Placement) -> Result<&mut FrameMemory> {
-        let parts = FrameMemory::parts(view);
-        let same = self.frame.take().filter(|memory| {
-            memory.info == view.info() && memory.placement == placement && memory.parts == parts
-        });
-        let memory = match same {
-            Some(memory) => memory,
-            None => FrameMemory::new(&self.stream, view.info(), placement, parts, self.card.input.resize)?,
+    /// Queues all work on a frame in its slot's stream.
+    fn queue(&self, slot: &mut Slot, frame: Box<dyn Frame>) -> Result<()> {
+        let info = match frame.pixels() {
+            Pixels::Host(view) => view.info(),
+            Pixels::Cuda(frame) => frame.info(),
         };
-        Ok(self.frame.insert(memory))
-    }
-}
-
-impl FrameMemory {
-    /// Where each plane goes: its start, length and stride.
-    fn parts(view: &FrameView<'_>) -> Vec<[usize; 3]> {
-        let mut start = 0;
-        let planes = (0..view.info().format.planes()).map(|index| {
-            let (len, stride) = (view.plane(index).data.len(), view.plane(index).stride);
-            let part = [start, len, stride];
-            start += len;
-            part
-        });
-        planes.collect()
-    }
-
-    fn new(
-        stream: &Stream,
-        info: FrameInfo,
-        placement: Placement,
-        parts: Vec<[usize; 3]>,
-        rule: ResizeRule,
-    ) -> Result<Self> {
-        let (width, height) = (info.width, info.height);
-        let filter = match rule {
-            ResizeRule::Linear => Filter::Linear,
-            ResizeRule::AreaOrCubic if placement.image.0 < width => Filter::Area,
-            ResizeRule::AreaOrCubic => Filter::Cubic,
-        };
-        Ok(Self {
-            tables: ResizeTables::new(stream, filter, (width, height), placement.image)?,
-            planes: Buffer::new(stream.gpu(), parts.iter().map(|[_, len, _]| len).sum())?,
-            labels: Buffer::new(stream.gpu(), width * height)?,
-            info,
-            placement,
-            parts,
-        })
-    }
-}
-
-impl super::Network for CudaNetwork {
-    fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
-        let view = frame.pixels().on_host()?;
-        let info = view.info();
         let placement = self.input_size.place(&self.card, info.width, info.height)?;
-        let start = std::time::Instant::now();
-        self.frame_memory(&view, placement)?;
-        let Self { network, stream, workspace, events, .. } = self;
-        let Some(memory) = &mut self.frame else { unreachable!("it was just made") };
-        for (index, &[start, len, _]) in memory.parts.iter().enumerate() {
-            stream.upload(view.plane(index).data, memory.planes.slice_mut(start..start + len))?;
-        }
-        drop(frame);
-        let uploaded = start.elapsed();
-
+        slot.receive(frame, placement, &self.card, self.network.gpu())?;
         let size = [placement.canvas.1, placement.canvas.0];
-        // The old one goes before the new one comes: both may be large.
-        let same = workspace.take().filter(|workspace| workspace.size == size);
-        let workspace = workspace.insert(match same {
-            Some(workspace) => workspace,
-            None => Workspace::new(network, stream, size)?,
+        let mut computing = lock(&self.computing);
+        let Computing { pass, free } = &mut *computing;
+        // The old one goes before the new one comes: both may be large. Freeing memory waits for who uses it.
+        let same = pass.take().filter(|pass| pass.size() == size);
+        let pass = pass.insert(match same {
+            Some(pass) => pass,
+            None => Pass::new(&self.network, slot.stream(), size)?,
         });
-        let planes: Vec<Plane<'_>> = memory
-            .parts
-            .iter()
-            .map(|&[start, len, stride]| Plane { bytes: memory.planes.slice(start..start + len), stride })
-            .collect();
-        let frame = DeviceFrame {
-            layout: info.format.layout(),
-            width: info.width,
-            height: info.height,
-            planes: &planes,
-            to_rgb: yuv_to_rgb(info.colorimetry),
-        };
-        events[0].record(stream)?;
-        self.patches.run(stream, frame, &memory.tables, placement.canvas, workspace.patches())?;
-        events[1].record(stream)?;
-        network.forward(stream, workspace)?;
-        events[2].record(stream)?;
-        let sizes = network.sizes();
-        let [height, width] = sizes.logits(workspace.size);
-        let logits = PixelLogits {
-            values: workspace.logits.slice(..),
-            classes: sizes.classes,
-            stride: logits_stride(sizes),
-            height,
-            width,
-        };
-        let window = label_window(placement, info.width, info.height);
-        self.resize_argmax.run(stream, logits, window, memory.labels.slice_mut(..))?;
-        events[3].record(stream)?;
-        output.labels.resize(info.width, info.height);
-        stream.download(memory.labels.slice(..), output.labels.labels_mut())?;
-        output.logits = match self.keep_logits {
-            true => Some(planar(stream, logits)?),
-            false => None,
-        };
-        let between = |first: usize| -> Result<Duration> {
-            let ms = events[first + 1].milliseconds_since(&events[first])?;
-            Ok(Duration::from_secs_f32(ms.max(0.0) / 1e3))
-        };
-        output.timing = Timing {
-            preprocess: uploaded + between(0)?,
-            network: between(1)?,
-            postprocess: between(2)?,
-            stages: StageTimes::default(),
-        };
-        Ok(())
+        let queued = slot.compute(pass, free, &self.patches, &self.resize_argmax, self.keep_logits);
+        if queued.is_err() {
+            // Whatever was queued uses the memory that the next frame will.
+            let _ = slot.stream().synchronize();
+        }
+        drop(computing);
+        queued?;
+        slot.send()
     }
 }
 
-/// Logits as an output carries them.
-fn planar(stream: &Stream, logits: PixelLogits<'_>) -> Result<Logits> {
-    let PixelLogits { classes, stride, height, width, .. } = logits;
-    let mut values = vec![0.0; logits.values.len()];
-    stream.download(logits.values, &mut values)?;
-    let plane = |class: usize| values[class..].iter().step_by(stride).copied();
-    Ok(Logits { values: (0..classes).flat_map(plane).collect(), classes, height, width })
+impl Engine for CudaEngine {
+    fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn submit(&self, slot: usize, frame: Box<dyn Frame>) -> Result<()> {
+        let mut slot = lock(&self.slots[slot]);
+        self.queue(&mut slot, frame).inspect_err(|_| slot.clear())
+    }
+
+    /// What is queued on the device can't be taken back.
+    fn cancel(&self, _slot: usize) {}
+
+    fn finish(&self, slot: usize, output: &mut Output) -> Result<()> {
+        let mut slot = lock(&self.slots[slot]);
+        let finished = slot.finish(output);
+        if finished.is_err() {
+            slot.clear();
+        }
+        finished
+    }
+
+    fn cuda_context(&self) -> Option<ContextId> {
+        Some(self.network.gpu().context_id())
+    }
+
+    fn paint(&self, painting: Painting<'_>) -> Result<()> {
+        let mut painter = lock(&self.painter);
+        let painter = match painter.take() {
+            Some(made) => painter.insert(made),
+            None => painter.insert(Painter::new(self.network.gpu())?),
+        };
+        painter.paint(painting)
+    }
+}
+
+/// A frame's planes as the device has them.
+fn describe(info: FrameInfo) -> String {
+    format!("{} x {} {}", info.width, info.height, info.format)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic leaves half done is made anew or cleared: no value behind these locks has invariants.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

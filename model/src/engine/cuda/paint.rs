@@ -1,0 +1,136 @@
+//! Labels shown on frames that lie on the device, on a stream beside those that make labels.
+
+use std::sync::Arc;
+
+use sapiens_kernels::cuda::frame::PlaneMut;
+use sapiens_kernels::cuda::overlay::{Canvas, Overlay, Tints};
+use sapiens_kernels::cuda::{Buffer, Event, Gpu, Staging, Stream};
+
+use super::describe;
+use crate::cuda::{CudaFrame, Look, Painting};
+use crate::error::{ErrorKind, Result, SegmentError};
+use crate::frame::{Colorimetry, FrameInfo, PixelFormat};
+use crate::label_map::LabelMap;
+use crate::overlay::{check_size, tints};
+use crate::palette::Palette;
+
+pub(super) struct Painter {
+    // Goes first: who drops it waits until nothing uses the rest.
+    stream: Stream,
+    /// Marks streams of others, which this one waits for.
+    foreign: Event,
+    overlay: Overlay,
+    /// The last labels' way to the device.
+    staging: Staging<u8>,
+    labels: Buffer<u8>,
+    tints: Option<KnownTints>,
+}
+
+/// Tints, and what they were made from.
+struct KnownTints {
+    format: PixelFormat,
+    colorimetry: Colorimetry,
+    palette: Palette,
+    opacity: f64,
+    tints: Tints,
+}
+
+impl Painter {
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        Ok(Self {
+            stream: Stream::new(gpu)?,
+            foreign: Event::new(gpu, false)?,
+            overlay: Overlay::new(gpu)?,
+            staging: Staging::new(gpu, 0)?,
+            labels: Buffer::new(gpu, 0)?,
+            tints: None,
+        })
+    }
+
+    /// As [`Engine::paint`](super::Engine::paint).
+    pub fn paint(&mut self, painting: Painting<'_>) -> Result<()> {
+        let Painting { frame, canvas, labels, palette, look } = painting;
+        self.copy(frame, canvas)?;
+        let shown = match (look, labels) {
+            (Look::Overlay { opacity }, Some(labels)) if opacity > 0.0 => {
+                self.paint_over(canvas, labels, palette, opacity)
+            }
+            (Look::Overlay { .. }, _) => Ok(()),
+            (Look::CutOut, _) => Err(SegmentError::new(
+                ErrorKind::InvalidFrame,
+                format!("a {} frame on a GPU can't be cut out", frame.info().format),
+            )),
+        };
+        let done = self.stream.synchronize();
+        shown?;
+        Ok(done?)
+    }
+
+    /// The canvas becomes the frame.
+    fn copy(&mut self, frame: &CudaFrame, canvas: &mut CudaFrame) -> Result<()> {
+        let (from, to) = (frame.info(), canvas.info());
+        let plane_sizes =
+            |info: FrameInfo| (0..info.format.planes()).map(move |index| info.plane_size(index));
+        if !plane_sizes(from).eq(plane_sizes(to)) {
+            return Err(SegmentError::new(
+                ErrorKind::InvalidFrame,
+                format!("a canvas of {} for a frame of {}", describe(to), describe(from)),
+            ));
+        }
+        for frame in [frame, canvas] {
+            frame.check_context(self.stream.gpu().context_id())?;
+            self.stream.wait_for_foreign(frame.written_in(), &self.foreign)?;
+        }
+        let sizes = plane_sizes(from);
+        for ((plane, size), canvas) in frame.planes().iter().zip(sizes).zip(canvas.planes_mut()) {
+            self.stream.copy_rows(plane.plane(), canvas.plane_mut(), size)?;
+        }
+        Ok(())
+    }
+
+    fn paint_over(
+        &mut self,
+        canvas: &mut CudaFrame,
+        labels: &LabelMap,
+        palette: &Palette,
+        opacity: f64,
+    ) -> Result<()> {
+        let info = canvas.info();
+        check_size(info, labels)?;
+        self.bring(labels)?;
+        let known = self.tints.take().filter(|known| {
+            (known.format, known.colorimetry, known.opacity) == (info.format, info.colorimetry, opacity)
+                && known.palette == *palette
+        });
+        let known = self.tints.insert(match known {
+            Some(known) => known,
+            None => KnownTints {
+                format: info.format,
+                colorimetry: info.colorimetry,
+                palette: palette.clone(),
+                opacity,
+                tints: Tints::new(&self.stream, &tints(info, palette, opacity))?,
+            },
+        });
+        let mut planes: Vec<PlaneMut<'_>> =
+            canvas.planes_mut().iter_mut().map(|plane| plane.plane_mut()).collect();
+        let canvas = Canvas {
+            layout: info.format.layout(),
+            width: info.width,
+            height: info.height,
+            planes: &mut planes,
+        };
+        Ok(self.overlay.run(&self.stream, canvas, self.labels.slice(..), &known.tints)?)
+    }
+
+    /// Queues labels' way to the device.
+    fn bring(&mut self, labels: &LabelMap) -> Result<()> {
+        let bytes = labels.labels();
+        if bytes.len() != self.labels.len() {
+            let gpu = self.stream.gpu();
+            (self.staging, self.labels) = (Staging::new(gpu, bytes.len())?, Buffer::new(gpu, bytes.len())?);
+        }
+        self.staging.write()?.copy_from_slice(bytes);
+        Ok(self.staging.upload(&self.stream, self.labels.slice_mut(..))?)
+    }
+}

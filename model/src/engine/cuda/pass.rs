@@ -1,0 +1,60 @@
+//! A forward pass of one input size: its memory, and its work as one launch.
+#![allow(unsafe_code)] // Who launches a graph promises that the memory in it is there.
+
+use std::sync::Arc;
+
+use sapiens_kernels::cuda::resize_argmax::PixelLogits;
+use sapiens_kernels::cuda::{Graph, SliceMut, Stream};
+
+use super::network::{Network, logits_stride};
+use super::workspace::Workspace;
+use crate::error::Result;
+
+/// Used by one frame after the other.
+pub(super) struct Pass {
+    // Goes first: it names the memory of the others.
+    graph: Graph,
+    workspace: Workspace,
+    network: Arc<Network>,
+}
+
+impl Pass {
+    /// For inputs of this height and width, multiples of a patch.
+    ///
+    /// # Errors
+    /// If there isn't so much memory on the device, or what the driver says.
+    pub fn new(network: &Arc<Network>, stream: &Stream, size: [usize; 2]) -> Result<Self> {
+        let mut workspace = Workspace::new(network, stream, size)?;
+        let graph = Graph::capture(stream, || network.forward(stream, &mut workspace))?;
+        Ok(Self { graph, workspace, network: network.clone() })
+    }
+
+    /// Height and width of the input.
+    pub fn size(&self) -> [usize; 2] {
+        self.workspace.size
+    }
+
+    /// Where the network's input goes: rows of patches.
+    pub fn patches(&mut self) -> SliceMut<'_, u16> {
+        self.workspace.patches()
+    }
+
+    /// Queues the forward pass, from the patches to the logits.
+    pub fn run(&mut self, stream: &Stream) -> Result<()> {
+        // SAFETY: the graph names the workspace's memory and the network's, both of which live here and are never exchanged.
+        Ok(unsafe { self.graph.launch(stream) }?)
+    }
+
+    /// What the last run gives.
+    pub fn logits(&self) -> PixelLogits<'_> {
+        let sizes = self.network.sizes();
+        let [height, width] = sizes.logits(self.workspace.size);
+        PixelLogits {
+            values: self.workspace.logits.slice(..),
+            classes: sizes.classes,
+            stride: logits_stride(sizes),
+            height,
+            width,
+        }
+    }
+}
