@@ -131,6 +131,10 @@ pub(crate) struct CheckedPlane {
     pub offset: usize,
     /// From there to the last byte of the last row.
     pub len: usize,
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "mapping in the machine's memory has its own")
+    )]
     pub stride: usize,
 }
 
@@ -331,4 +335,39 @@ pub(crate) fn paint(
         _ => FrameViewMut::new(info, [plane(first, 0), plane(second, 1), plane(third, 2)])?,
     };
     paint(&mut view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_must_be_in_their_memory() {
+        let info = FrameInfo {
+            format: PixelFormat::Nv12,
+            width: 6,
+            height: 4,
+            colorimetry: Colorimetry { matrix: Matrix::Bt601, range: Range::Limited },
+        };
+        let checked = |offsets: &[usize], strides: &[i32], size| {
+            let lay = Lay { offsets: offsets.to_vec(), strides: strides.to_vec() };
+            checked_planes(&lay, size, info).map_err(|error| error.to_string())
+        };
+        // Rows on a GPU are far apart, and the last one ends with its last pixel.
+        let size = 512 * 5 + 6;
+        let luma = CheckedPlane { offset: 0, len: 512 * 3 + 6, stride: 512 };
+        let chroma = CheckedPlane { offset: 2048, len: 512 + 6, stride: 512 };
+        assert_eq!(checked(&[0, 2048], &[512, 512], size), Ok(vec![luma, chroma]));
+        for (offsets, strides, expected) in [
+            (&[0, 2049][..], &[512, 512][..], "plane 1 end at byte 2567"),
+            (&[usize::MAX, 0], &[512, 512], "stride 512 in plane 0"),
+            (&[0, 2048], &[512, 5], "stride 5 in plane 1: expected at least 6"),
+            (&[0, 2048], &[-512, 512], "stride -512 in plane 0"),
+            (&[0, 0], &[i32::MAX, 512], "plane 0 end at byte 6442450947"),
+            (&[0], &[512], "has 1 planes: expected 2"),
+        ] {
+            let error = checked(offsets, strides, size).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 }

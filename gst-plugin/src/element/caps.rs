@@ -59,7 +59,7 @@ pub(crate) fn backward(output: OutputChoice, caps: &gst::CapsRef) -> gst::Caps {
         OutputChoice::Mask => {
             let host = (FORMATS.map(|(format, _)| format).to_vec(), features.to_owned());
             let cuda = (CUDA_FORMATS.to_vec(), gst::CapsFeatures::new([CUDA_MEMORY]));
-            if *features == *system_memory() { vec![cuda, host] } else { vec![host] }
+            if features.is_equal(&system_memory()) { vec![cuda, host] } else { vec![host] }
         }
         OutputChoice::Alpha => {
             // The format itself first: then nothing changes.
@@ -96,7 +96,7 @@ fn transform(
         for (formats, features) in
             formats_of(structure).into_iter().flat_map(|format| exchange(format, features))
         {
-            let known = exchanged.iter_mut().find(|(_, known)| **known == *features);
+            let known = exchanged.iter_mut().find(|(_, known)| known.is_equal(&features));
             let formats = formats.into_iter();
             match known {
                 Some((known, _)) => {

@@ -234,7 +234,9 @@ impl SapiensSeg {
                 query.set_result(accepted);
                 true
             }
-            gst::QueryViewMut::Context(query) if self.answer_context(query) => true,
+            gst::QueryViewMut::Context(context) => {
+                self.answer_context(context) || gst::Pad::query_default(pad, Some(&*self.obj()), query)
+            }
             gst::QueryViewMut::Allocation(_) => self.wait_turn() && self.answer_allocation(output, query),
             _ if serialized => {
                 // Everything before it first, and then straight on from this thread: nothing can come between.
@@ -313,7 +315,7 @@ impl SapiensSeg {
             }
         }
         let is_open = allocation.allocation_pools().next().is_none();
-        let caps = allocation.caps_owned().filter(|_| is_open);
+        let caps = allocation.caps().filter(|_| is_open).map(|caps| caps.to_owned());
         let info = caps.as_ref().and_then(|caps| VideoInfo::from_caps(caps).ok());
         if let (Some(caps), Some(info)) = (caps, info) {
             let (pool, size) = match self.offer_pool(&caps, more) {

@@ -249,7 +249,9 @@ impl SapiensSeg {
     pub(super) fn source_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         match query.view_mut() {
             gst::QueryViewMut::Latency(query) => self.answer_latency(query),
-            gst::QueryViewMut::Context(query) if self.answer_context(query) => true,
+            gst::QueryViewMut::Context(context) => {
+                self.answer_context(context) || gst::Pad::query_default(pad, Some(&*self.obj()), query)
+            }
             gst::QueryViewMut::Caps(query) => {
                 let output = self.running().map_or_else(|| self.settings().output, |running| running.output);
                 let allowed = self.allowed_on_source(pad, output);

@@ -8,8 +8,6 @@ use sapiens_kernels::cpu::product::patch_rows;
 use sapiens_kernels::cuda::Capability;
 use sapiens_stand_in_loader as stand_in;
 
-
-
 use super::network::logits_stride;
 use super::workspace::Workspace;
 use super::*;
