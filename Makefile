@@ -3,6 +3,8 @@
 
 CARGO ?= cargo
 # One set of features for everything, so that burn is compiled once.
+# A card that is there would be chosen where a test leaves the device open.
+CARGO_TEST := $(if $(SAPIENS_TEST_CUDA),,CUDA_VISIBLE_DEVICES=) $(CARGO) test
 FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size,sapiens-kernels/cuda-check
 SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
 export SAPIENSSEG_CLIPS
@@ -55,11 +57,11 @@ clippy: deps
 
 # The full-size networks have a target of their own, and run alone.
 unit: deps clips cuda-tools
-	G_DEBUG=fatal-criticals $(CARGO) test --workspace --locked --features $(FEATURES) -- --skip full_size_networks
+	G_DEBUG=fatal-criticals $(CARGO_TEST) --workspace --locked --features $(FEATURES) -- --skip full_size_networks
 
 full-size:
-	$(CARGO) test --workspace --locked --features $(FEATURES) --test full_size -- --nocapture --test-threads=1
-	$(CARGO) test --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_agree
+	$(CARGO_TEST) --workspace --locked --features $(FEATURES) --test full_size -- --nocapture --test-threads=1
+	$(CARGO_TEST) --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_agree
 
 full-size-all:
 	$(CARGO) test --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_of_every

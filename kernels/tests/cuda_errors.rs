@@ -2,11 +2,9 @@
 
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, reason = "test code")]
-#![allow(unsafe_code, reason = "functions of the stand-in are looked up by name")]
 
 mod support;
 
-use std::ffi::{CString, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use sapiens_kernels::Filter;
@@ -16,52 +14,11 @@ use sapiens_kernels::cuda::norm::Norm;
 use sapiens_kernels::cuda::product::{Linear, Out, Products, Rows, Then};
 use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision, Stream};
 use sapiens_kernels::frame::{Layout, Packed, YuvToRgb};
+use sapiens_stand_in_loader::inside::{calls, fail_call, fail_nothing, left_over};
 use support::gpu;
 
 /// Calls that fail and what is left are the whole process's.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// A function of the stand-in that was opened as the driver.
-fn function(name: &str) -> *mut c_void {
-    let text = CString::new(name).unwrap();
-    let library = CString::new("libcuda.so").unwrap();
-    // SAFETY: a library that is open already, and texts with their zero.
-    let found = unsafe { libc::dlsym(libc::dlopen(library.as_ptr(), libc::RTLD_NOW), text.as_ptr()) };
-    assert!(!found.is_null(), "{name}");
-    found
-}
-
-/// As the stand-in counts them.
-fn left_over() -> [u64; 11] {
-    // SAFETY: the function writes so many numbers.
-    unsafe {
-        let counts: extern "C" fn(*mut [u64; 11]) = std::mem::transmute(function("sapiens_stand_in_counts"));
-        let mut found = [0; 11];
-        counts(&mut found);
-        // The most bytes there were at once; and what its context took along because it couldn't be entered to release it.
-        found[2] = 0;
-        found[10] = 0;
-        found
-    }
-}
-
-fn calls() -> u64 {
-    // SAFETY: the function has this type.
-    let calls: extern "C" fn() -> u64 = unsafe { std::mem::transmute(function("sapiens_stand_in_calls")) };
-    calls()
-}
-
-fn fail_call(at: u64) {
-    // SAFETY: the function has this type.
-    let fail: extern "C" fn(u64) = unsafe { std::mem::transmute(function("sapiens_stand_in_fail")) };
-    fail(at);
-}
-
-fn fail_nothing() {
-    // SAFETY: the function has this type.
-    let reset: extern "C" fn() = unsafe { std::mem::transmute(function("sapiens_stand_in_reset_failures")) };
-    reset();
-}
 
 /// A bit of everything: three kernels in two streams, one after the other.
 fn work() -> Result<Vec<u16>, CudaError> {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use sapiens_kernels::cpu::Level;
 use sapiens_kernels::cpu::attention::MAX_HEAD_DIM;
 
+use crate::card::ModelCard;
 #[cfg(feature = "cuda")]
 use crate::engine;
 use crate::error::{ErrorKind, Result, SegmentError};
@@ -94,8 +95,8 @@ pub struct BackendRequest {
 }
 
 impl BackendRequest {
-    /// The backend that serves this request here. What is left open becomes the fastest there is: the kernels, in
-    /// bfloat16 where the processor multiplies it faster than float32.
+    /// The backend that serves this request here. What is left open becomes the fastest there is: the kernels, on a GPU where
+    /// there is one that runs them, or else in bfloat16 where the processor multiplies it faster than float32.
     ///
     /// # Errors
     /// `BackendUnavailable`, with the part that can't be had and why.
@@ -105,6 +106,9 @@ impl BackendRequest {
             return self
                 .cuda(index.unwrap_or(0))
                 .map_err(|why| unavailable(format!("device {device} is not available: {why}")));
+        }
+        if let Some(backend) = self.gpu() {
+            return Ok(backend);
         }
         match self.mode {
             Some(Mode::Portable) => self.portable(),
@@ -118,10 +122,38 @@ impl BackendRequest {
         }
     }
 
-    /// As [`resolve`](Self::resolve), for a network of heads of `head_dim`: where that is open, one that the kernels don't
-    /// have runs portably.
-    pub(crate) fn resolve_for(self, head_dim: usize) -> Result<Backend> {
+    /// The GPU that an open device becomes, and why it doesn't become one.
+    fn gpu(self) -> Option<Backend> {
+        if self.device != DeviceRequest::Auto || self.mode == Some(Mode::Portable) {
+            return None;
+        }
+        match self.cuda(0) {
+            Ok(backend) => {
+                log::info!("device auto is {}", backend.device);
+                Some(backend)
+            }
+            Err(why) => {
+                log::info!("device auto is the processor: {why}");
+                None
+            }
+        }
+    }
+
+    /// As [`resolve`](Self::resolve), for a network: where that is open, one that the kernels on a GPU don't have runs on the
+    /// processor, and one whose heads the kernels don't have runs portably.
+    pub(crate) fn resolve_for(self, card: &ModelCard) -> Result<Backend> {
         let backend = self.resolve()?;
+        #[cfg(feature = "cuda")]
+        if backend.device != Device::Cpu {
+            return match engine::cuda::check(card) {
+                Err(why) if self.device == DeviceRequest::Auto => {
+                    log::info!("device auto is the processor: {why}");
+                    Self { device: DeviceRequest::Cpu, ..self }.resolve_for(card)
+                }
+                checked => checked.map(|()| backend),
+            };
+        }
+        let head_dim = card.network.head_dim();
         if backend.mode == Mode::Portable || (head_dim.is_multiple_of(4) && head_dim <= MAX_HEAD_DIM) {
             return Ok(backend);
         }
@@ -296,14 +328,44 @@ mod tests {
     #[test]
     fn what_is_open_becomes_the_fastest() {
         let level = Level::detect().unwrap();
-        let backend = BackendRequest::default().resolve().unwrap();
+        let cpu = BackendRequest { device: DeviceRequest::Cpu, ..Default::default() };
+        let backend = cpu.resolve().unwrap();
         let precision = if level.multiplies_bf16() { "bf16" } else { "f32" };
         if !level.has_vectors() && cfg!(feature = "portable") {
             return assert_eq!(backend, Backend::PORTABLE);
         }
         assert_eq!(backend.to_string(), format!("kernels cpu {precision} {level}"));
-        let f32 = BackendRequest { precision: Some(Precision::F32), ..Default::default() };
+        let f32 = BackendRequest { precision: Some(Precision::F32), ..cpu };
         assert_eq!(f32.resolve().unwrap(), Backend { precision: Precision::F32, ..backend });
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn a_gpu_is_the_fastest_where_it_can_be_had() {
+        sapiens_stand_in_loader::open();
+        let open = BackendRequest::default();
+        assert_eq!(open.resolve().unwrap().to_string(), "kernels cuda:0 f16");
+        let kernels = BackendRequest { mode: Some(Mode::Kernels), ..open };
+        assert_eq!(kernels.resolve().unwrap().device, Device::Cuda(0));
+        // Nothing on a GPU is float32, and burn runs on the processor.
+        let f32 = BackendRequest { precision: Some(Precision::F32), ..open };
+        assert_eq!(f32.resolve().unwrap().device, Device::Cpu);
+        #[cfg(feature = "portable")]
+        {
+            let portable = BackendRequest { mode: Some(Mode::Portable), ..open };
+            assert_eq!(portable.resolve().unwrap(), Backend::PORTABLE);
+        }
+        // A network that the kernels on a GPU don't have: open, or asked for there.
+        let mut card = ModelCard::of(crate::Variant::Sapiens03b);
+        assert_eq!(open.resolve_for(&card).unwrap().device, Device::Cuda(0));
+        card.network.ffn_dim = 1001;
+        assert_eq!(open.resolve_for(&card).unwrap().device, Device::Cpu);
+        let asked = BackendRequest { device: DeviceRequest::Cuda(None), ..open };
+        let error = asked.resolve_for(&card).unwrap_err();
+        assert!(
+            error.to_string().contains("ffn_dim 1001: the kernels on a GPU run multiples of 8"),
+            "{error}"
+        );
     }
 
     #[cfg(feature = "portable")]
@@ -321,7 +383,14 @@ mod tests {
         let portable = Some(Mode::Portable);
         for (request, expected) in [
             (BackendRequest { device: DeviceRequest::Cuda(Some(99)), ..Default::default() }, "cuda:99"),
-            (BackendRequest { precision: Some(Precision::F16), ..Default::default() }, "precision f16"),
+            (
+                BackendRequest {
+                    precision: Some(Precision::F16),
+                    device: DeviceRequest::Cpu,
+                    ..Default::default()
+                },
+                "precision f16",
+            ),
             #[cfg(feature = "portable")]
             (
                 BackendRequest { mode: portable, precision: Some(Precision::Bf16), ..Default::default() },

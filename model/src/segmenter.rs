@@ -123,7 +123,7 @@ impl Segmenter {
     fn somewhere(card: ModelCard, weights: &Weights, options: Options, place: Place) -> Result<Self> {
         options.input_size.check()?;
         let threads = options.thread_count()?;
-        let backend = options.backend.resolve_for(card.network.head_dim())?;
+        let backend = options.backend.resolve_for(&card)?;
         let card = Arc::new(card);
         let slots = options.slots.max(1);
         let engine = engine::build(&card, weights, backend, &Options { slots, threads, ..options }, place)?;

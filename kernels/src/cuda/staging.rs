@@ -13,7 +13,7 @@ pub struct Staging<T: Plain> {
     gpu: Arc<Gpu>,
     pointer: *mut T,
     len: usize,
-    /// Behind the last copy.
+    /// Behind the last copy, timed.
     copied: Event,
 }
 
@@ -28,7 +28,7 @@ impl<T: Plain> Staging<T> {
     /// # Errors
     /// If the driver can't pin so much memory.
     pub fn new(gpu: &Arc<Gpu>, len: usize) -> Result<Self, CudaError> {
-        let copied = Event::new(gpu, false)?;
+        let copied = Event::new(gpu, true)?;
         let bytes = super::size(&[len, size_of::<T>()]);
         let mut pointer = std::ptr::null_mut();
         if bytes > 0 {
@@ -52,6 +52,11 @@ impl<T: Plain> Staging<T> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The mark behind the last copy, which is timed.
+    pub fn copied(&self) -> &Event {
+        &self.copied
     }
 
     /// The values, once the last copy is done.

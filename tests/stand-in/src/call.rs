@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::driver::Driver;
@@ -23,12 +24,28 @@ pub struct Calls {
     fail_at: AtomicU64,
     /// Whether the setting is still to be followed: 1 or 0.
     follow_setting: AtomicU64,
+    left_out: Mutex<Option<LeftOut>>,
+}
+
+/// Calls that do nothing.
+struct LeftOut {
+    name: String,
+    /// Of so many the one of this number.
+    every: u64,
+    number: u64,
+    made: u64,
 }
 
 impl Calls {
     pub fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { made: zero(), made_by_name: zero(), fail_at: zero(), follow_setting: AtomicU64::new(1) }
+        Self {
+            made: zero(),
+            made_by_name: zero(),
+            fail_at: zero(),
+            follow_setting: AtomicU64::new(1),
+            left_out: Mutex::default(),
+        }
     }
 
     /// How many there were.
@@ -45,6 +62,23 @@ impl Calls {
     pub fn reset_failures(&self) {
         self.fail_at.store(0, Ordering::SeqCst);
         self.follow_setting.store(0, Ordering::SeqCst);
+    }
+
+    /// Of every so many calls of a function the one of this number does nothing.
+    pub fn leave_out(&self, name: String, every: u64, number: u64) {
+        *self.left_out() = Some(LeftOut { name, every, number, made: 0 });
+    }
+
+    fn left_out(&self) -> MutexGuard<'_, Option<LeftOut>> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this call is to do nothing.
+    fn is_left_out(&self, name: &str) -> bool {
+        let mut left_out = self.left_out();
+        let Some(left_out) = left_out.as_mut().filter(|left_out| left_out.name == name) else { return false };
+        left_out.made += 1;
+        (left_out.made - 1) % left_out.every == left_out.number
     }
 
     /// Counts a call; its number, and the result it is made to fail with.
@@ -104,6 +138,8 @@ fn around(name: &'static str, body: impl FnOnce(&Driver, Option<CUresult>) -> Re
         let begin = Instant::now();
         let result = if IN_HOST_FUNCTION.get() {
             Err(CUresult::CUDA_ERROR_NOT_PERMITTED)
+        } else if driver.calls.is_left_out(name) {
+            Ok(())
         } else {
             body(driver, failure)
         };

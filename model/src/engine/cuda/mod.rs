@@ -6,6 +6,10 @@
 //!
 //! Nothing waits for the device but whoever asks for a frame's labels, and after the first frame of a size nothing is allocated.
 
+#[cfg(test)]
+mod flight_tests;
+#[cfg(test)]
+mod foreign_tests;
 mod load;
 mod network;
 mod paint;
@@ -52,6 +56,11 @@ impl From<CudaError> for SegmentError {
 /// What the device of a number says of itself, if it can run the kernels.
 pub(crate) fn properties(index: u32) -> Result<Properties> {
     Ok(Gpu::properties_of(index as usize)?)
+}
+
+/// Whether the kernels have the card's sizes.
+pub(crate) fn check(card: &ModelCard) -> Result<()> {
+    network::sizes(card).map(|_| ())
 }
 
 /// How values are stored and summed in a precision on a device.

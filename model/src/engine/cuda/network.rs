@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use sapiens_kernels::cpu::attention::MAX_HEAD_DIM;
 use sapiens_kernels::cuda::attention::{Angles, Attention, QkNorm, QkvShape, Rotary};
 use sapiens_kernels::cuda::norm::{InstanceNorm, MAX_COLUMNS, Norm as NormKernel};
 use sapiens_kernels::cuda::product::{Linear as Weighted, Map, MomentBlocks, Out, Products, Rows, Then};
@@ -47,7 +48,7 @@ pub(crate) struct Network {
 ///
 /// # Errors
 /// If the kernels don't have them.
-fn sizes(card: &ModelCard) -> Result<Sizes> {
+pub(super) fn sizes(card: &ModelCard) -> Result<Sizes> {
     let sizes = Sizes::of(card);
     let refuse = |what: String| Err(SegmentError::new(ErrorKind::BackendUnavailable, what));
     for (what, size) in [("embed_dim", sizes.embed_dim), ("ffn_dim", sizes.ffn_dim)] {
@@ -56,6 +57,12 @@ fn sizes(card: &ModelCard) -> Result<Sizes> {
                 "the card has {what} {size}: the kernels on a GPU run multiples of {CHUNK}"
             ));
         }
+    }
+    let head_dim = sizes.head_dim();
+    if !head_dim.is_multiple_of(4) || head_dim > MAX_HEAD_DIM {
+        return refuse(format!(
+            "the card has a head dim of {head_dim}: the kernels run multiples of 4 up to {MAX_HEAD_DIM}"
+        ));
     }
     if sizes.embed_dim > MAX_COLUMNS {
         let dim = sizes.embed_dim;

@@ -36,8 +36,6 @@ struct Marks {
     turn: Event,
     patches: Event,
     logits: Event,
-    labels: Event,
-    end: Event,
 }
 
 /// What a frame needs outside of the forward pass.
@@ -68,15 +66,8 @@ struct SentLogits {
 impl Slot {
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let mark = || Event::new(gpu, true);
-        let marks = Marks {
-            begin: mark()?,
-            received: mark()?,
-            turn: mark()?,
-            patches: mark()?,
-            logits: mark()?,
-            labels: mark()?,
-            end: mark()?,
-        };
+        let marks =
+            Marks { begin: mark()?, received: mark()?, turn: mark()?, patches: mark()?, logits: mark()? };
         Ok(Self {
             stream: Stream::new(gpu)?,
             marks,
@@ -167,41 +158,40 @@ impl Slot {
         if keep_logits {
             SentLogits::send(sent, stream, logits)?;
         }
-        marks.labels.record(stream)?;
         Ok(free.record(stream)?)
     }
 
     /// Queues the labels' way down.
     pub fn send(&mut self) -> Result<()> {
-        let Self { stream, marks, memory, .. } = self;
+        let Self { stream, memory, .. } = self;
         let Some(memory) = memory else { unreachable!("it was made for this frame") };
-        memory.sent.download(stream, memory.labels.slice(..))?;
-        Ok(marks.end.record(stream)?)
+        Ok(memory.sent.download(stream, memory.labels.slice(..))?)
     }
 
-    /// Waits for the labels.
+    /// Waits for the labels. `output` stays as it was if they don't come.
     pub fn finish(&mut self, output: &mut Output) -> Result<()> {
         let Self { marks, memory, held, copied, .. } = self;
         let Some(memory) = memory else {
             return Err(SegmentError::new(ErrorKind::Engine, "the slot has no frame"));
         };
-        marks.end.synchronize()?;
+        let labels = memory.sent.read()?;
         *held = None;
-        output.labels.resize(memory.info.width, memory.info.height);
-        output.labels.labels_mut().copy_from_slice(memory.sent.read()?);
-        output.logits = memory.logits.as_ref().map(SentLogits::planar).transpose()?;
         let between = |first: &Event, second: &Event| -> Result<Duration> {
             let ms = second.milliseconds_since(first)?;
             Ok(Duration::from_secs_f32(ms.max(0.0) / 1e3))
         };
-        output.timing = Timing {
+        let timing = Timing {
             preprocess: *copied
                 + between(&marks.begin, &marks.received)?
                 + between(&marks.turn, &marks.patches)?,
             network: between(&marks.patches, &marks.logits)?,
-            postprocess: between(&marks.logits, &marks.end)?,
+            postprocess: between(&marks.logits, memory.sent.copied())?,
             stages: StageTimes::default(),
         };
+        let logits = memory.logits.as_ref().map(SentLogits::planar).transpose()?;
+        output.labels.resize(memory.info.width, memory.info.height);
+        output.labels.labels_mut().copy_from_slice(labels);
+        (output.logits, output.timing) = (logits, timing);
         Ok(())
     }
 

@@ -1,6 +1,9 @@
 //! Lets a test process find the stand-in where it looks for NVIDIA's driver.
 #![allow(unsafe_code, reason = "a library is opened by its path")]
 
+#[cfg(target_os = "linux")]
+pub mod inside;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 

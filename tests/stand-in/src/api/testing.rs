@@ -1,5 +1,7 @@
 //! Functions that no driver has, for tests in the same process.
 
+use std::ffi::{CStr, c_char};
+
 use crate::driver::Driver;
 use crate::ffi::Out;
 
@@ -52,6 +54,14 @@ extern "C" fn sapiens_stand_in_calls() -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn sapiens_stand_in_fail(at: u64) {
     Driver::get().calls.fail_at(at);
+}
+
+/// Of every so many calls of a function from now on, the one of this number, from 0, does nothing and succeeds.
+#[unsafe(no_mangle)]
+extern "C" fn sapiens_stand_in_leave_out(name: *const c_char, every: u64, number: u64) {
+    // SAFETY: a text with a zero at its end.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    Driver::get().calls.leave_out(name, every, number);
 }
 
 /// Makes no call fail, whatever the environment says.

@@ -1,0 +1,169 @@
+//! Frames in flight on the stand-in for the driver: in order, none with another's labels, and what happens where something fails.
+
+use std::sync::{Mutex, PoisonError};
+
+use sapiens_stand_in_loader::inside;
+
+use super::*;
+use crate::backend::{BackendRequest, DeviceRequest};
+use crate::engine::reference_data::{TINY, data};
+use crate::frame::OwnedFrame;
+use crate::segmenter::Segmenter;
+
+/// What is left out, fails or is left over is the whole process's.
+pub(super) static ALONE: Mutex<()> = Mutex::new(());
+
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    sapiens_stand_in_loader::open();
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The smallest input: the tiny networks' sizes are none to be fast at on the stand-in.
+pub(super) const SMALL: Options = Options {
+    backend: BackendRequest { mode: None, device: DeviceRequest::Cuda(Some(0)), precision: None },
+    input_size: InputSize::Fixed { width: 32, height: 32 },
+    slots: 2,
+    threads: 0,
+    keep_logits: false,
+};
+
+/// The least network of either family: the stand-in runs some hundred blocks of threads a second.
+pub(super) fn small_card(family: usize) -> ModelCard {
+    let mut card = ModelCard::load(&data(TINY[family].0)).unwrap();
+    let network = &mut card.network;
+    (network.layers, network.embed_dim, network.heads, network.ffn_dim) = (1, 32, 2, 32);
+    (network.deconv_channels, network.conv_channels) = (vec![8], vec![8]);
+    card
+}
+
+fn small(family: usize) -> Result<Segmenter> {
+    let card = small_card(family);
+    Segmenter::new(card.clone(), &Weights::generated(&card, 7), SMALL)
+}
+
+/// Noise of its own for each number.
+fn frame(number: usize) -> OwnedFrame {
+    let (width, height) = (61, 45);
+    let byte = |i: usize| ((i * 40_503 + number * 7_919) * 2_654_435_761 >> 11) as u8;
+    OwnedFrame::rgb(width, height, (0..width * height * 3).map(byte).collect()).unwrap()
+}
+
+/// Labels of frames that are sent one after the other.
+fn labels_alone(segmenter: &Segmenter, count: usize) -> Vec<Vec<u8>> {
+    let mut output = Output::default();
+    let labels = (0..count).map(|number| {
+        segmenter.submit(frame(number)).unwrap();
+        segmenter.receive(&mut output).unwrap();
+        output.labels.labels().to_vec()
+    });
+    let labels: Vec<_> = labels.collect();
+    for (i, one) in labels.iter().enumerate() {
+        assert!(labels[..i].iter().all(|other| other != one), "frame {i} has another's labels");
+    }
+    labels
+}
+
+/// Of `count` frames, two in flight, how many have other labels than they should or none. `begun` is called when two are.
+fn wrong(segmenter: &Segmenter, expected: &[Vec<u8>], count: usize, begun: impl FnOnce()) -> usize {
+    let mut output = Output::default();
+    let mut wrong = 0;
+    let mut begun = Some(begun);
+    for number in 0..=count {
+        if number < count {
+            segmenter.submit(frame(number % expected.len())).unwrap();
+        }
+        if number > 0 {
+            if let Some(begun) = begun.take() {
+                begun();
+            }
+            let received = segmenter.receive(&mut output);
+            let expected = &expected[(number - 1) % expected.len()];
+            wrong += usize::from(received.is_err() || output.labels.labels() != expected);
+        }
+    }
+    wrong
+}
+
+#[test]
+fn five_hundred_frames_keep_their_order() {
+    let _alone = alone();
+    for family in [0, 1] {
+        let segmenter = small(family).unwrap();
+        let expected = labels_alone(&segmenter, 7);
+        assert_eq!(wrong(&segmenter, &expected, 2, || ()), 0);
+        let in_use = inside::left_over();
+        assert_eq!(wrong(&segmenter, &expected, 250, || ()), 0);
+        assert_eq!(inside::left_over(), in_use, "something was made for a frame and kept");
+    }
+}
+
+/// Each wait is there for something: without it frames get labels that aren't theirs.
+#[test]
+fn a_wait_left_out_shows() {
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let segmenter = small(0).unwrap();
+    let expected = labels_alone(&segmenter, 7);
+    let shows = |name: &str, every: u64, number: u64| {
+        let found = wrong(&segmenter, &expected, 30, || inside::leave_out(name, every, number));
+        inside::leave_out_nothing();
+        assert!(found > 0, "{name}, each {number} of {every}");
+        // And no harm is done for good.
+        assert_eq!(wrong(&segmenter, &expected, 7, || ()), 0);
+    };
+    // For the last frame's forward pass.
+    shows("cuStreamWaitEvent", 1, 0);
+    // For the labels; the others, in between, are for the room that pixels are copied to, which is free by then.
+    shows("cuEventSynchronize", 2, 0);
+}
+
+/// A network is loaded and two frames are labelled.
+fn work() -> Result<Vec<u8>> {
+    let segmenter = small(1)?;
+    let mut labels = Vec::new();
+    let mut output = Output::default();
+    segmenter.submit(frame(0))?;
+    let second = segmenter.submit(frame(1));
+    segmenter.receive(&mut output)?;
+    labels.extend_from_slice(output.labels.labels());
+    second?;
+    segmenter.receive(&mut output)?;
+    labels.extend_from_slice(output.labels.labels());
+    Ok(labels)
+}
+
+#[test]
+fn every_call_may_fail() {
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let expected = work().unwrap();
+    let nothing = inside::left_over();
+    let (mut failures, mut errors) = (0, 0);
+    loop {
+        let first = inside::calls();
+        inside::fail_call(first + failures + 1);
+        let result = work();
+        let all = inside::calls() - first;
+        inside::fail_nothing();
+        assert_eq!(inside::left_over(), nothing, "after a failure of call {failures} of {all}");
+        match result {
+            // Releasing something may fail, and there is nobody to tell.
+            Ok(labels) => assert!(labels == expected, "call {failures} failed, and the labels are others"),
+            Err(error) => {
+                errors += 1;
+                let text = error.to_string();
+                assert!(text.contains("NVIDIA driver") || text.contains("GPU"), "{text}");
+            }
+        }
+        failures += 1;
+        if failures > all {
+            break;
+        }
+    }
+    assert!(errors > 300, "only {errors} of {failures} failures were errors");
+    assert_eq!(work().unwrap(), expected);
+}
