@@ -16,8 +16,8 @@ const CHILD: &str = "SAPIENS_TEST_CHILD";
 
 const LIMIT: gst::ClockTime = gst::ClockTime::from_seconds(60);
 
-/// Runs a scenario in a child: the stand-in's log. Nothing of what it made is left.
-fn in_child(scenario: &str) -> Option<String> {
+/// Runs a scenario in a child: what it said, and the stand-in's log. Nothing of what it made is left.
+fn in_child(scenario: &str) -> Option<(String, String)> {
     let tools = Tools::with_cuda()?;
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("log");
@@ -30,7 +30,7 @@ fn in_child(scenario: &str) -> Option<String> {
     assert!(text.contains("1 passed"), "{text}");
     let log = std::fs::read_to_string(log).unwrap();
     assert_nothing_left(&log);
-    Some(log)
+    Some((text, log))
 }
 
 /// Whether this is a child; a scenario that somebody runs by itself does nothing.
@@ -61,8 +61,22 @@ scenarios! {
 
 #[test]
 fn an_application_brings_its_context() {
-    if let Some(log) = in_child("own_context") {
-        assert_eq!(calls(&log, &["cuCtxCreate_v2"]), 1, "{log}");
+    if let Some((_, log)) = in_child("own_context") {
+        // Beside it the one that GStreamer's plugin makes to look what devices there are.
+        assert_eq!(calls(&log, &["cuCtxCreate_v2"]), 2, "{log}");
+        assert_eq!(calls(&log, &["cuDevicePrimaryCtxRetain"]), 0, "{log}");
+    }
+}
+
+#[test]
+fn what_can_not_be_is_said_with_what_to_do() {
+    let Some((text, _)) = in_child("mixed") else { return };
+    for expected in [
+        "frames in CUDA memory are taken with device=cuda, and kernels cpu",
+        "frames come in CUDA memory, and what is behind takes the machine's: put cudadownload there",
+        "frames come in the machine's memory, and what is behind takes CUDA memory: put cudaupload there",
+    ] {
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
 }
 
@@ -269,20 +283,43 @@ fn other_contexts() {
     }
 }
 
-#[test]
-#[ignore = "runs in a child"]
-fn elsewhere() {
-    if !is_child() {
-        return;
-    }
-    let pipeline = Pipeline::new(&format!("appsrc name=source format=time ! {}", overlay("")));
+/// The error that a pipeline ends with when a frame of these caps comes, whose bytes are in the machine's memory.
+fn error_of(elements: &str, features: &str) -> String {
+    let pipeline = Pipeline::new(&format!("appsrc name=source format=time ! {elements}"));
     pipeline.start();
-    let caps = gst::Caps::from_str(&format!("{CUDA},format=BGRA,width=8,height=8,framerate=25/1")).unwrap();
+    let caps = format!("{features},format=BGRA,width=8,height=8,framerate=25/1");
+    let caps = gst::Caps::from_str(&caps).unwrap();
     let buffer = gst::Buffer::from_slice(vec![0; 8 * 8 * 4]);
     pipeline.source().push_sample(&gst::Sample::builder().buffer(&buffer).caps(&caps).build()).unwrap();
     pipeline.source().end_of_stream().unwrap();
     let bus = pipeline.pipeline.bus().unwrap();
     let message = bus.timed_pop_filtered(LIMIT, &[gst::MessageType::Error]).unwrap();
     let gst::MessageView::Error(error) = message.view() else { unreachable!() };
-    assert!(error.error().to_string().contains("is in the machine's memory"), "{error:?}");
+    format!("{} {:?}", error.error(), error.debug())
+}
+
+#[test]
+#[ignore = "runs in a child"]
+fn elsewhere() {
+    if !is_child() {
+        return;
+    }
+    let error = error_of(&overlay(""), CUDA);
+    assert!(error.contains("is in the machine's memory"), "{error}");
+}
+
+#[test]
+#[ignore = "runs in a child"]
+fn mixed() {
+    if !is_child() {
+        return;
+    }
+    for (elements, features) in [
+        (overlay("").replace("device=cuda", "device=cpu"), CUDA),
+        (format!("{} ! video/x-raw", overlay("")), CUDA),
+        (format!("{} ! {CUDA}", overlay("")), "video/x-raw"),
+    ] {
+        let error = error_of(&elements, features);
+        assert!(error.contains("not-negotiated"), "{error}");
+    }
 }
