@@ -14,6 +14,7 @@ mod load;
 mod network;
 mod paint;
 mod pass;
+mod self_check;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use sapiens_kernels::cuda::{CudaError, Event, Gpu, Precision as Stored, Properti
 use self::network::Network;
 use self::paint::Painter;
 use self::pass::Pass;
+use self::self_check::self_check;
 use self::slot::Slot;
 use super::{Engine, Output, Place};
 use crate::backend::{Backend, Device, Precision};
@@ -95,6 +97,7 @@ pub(crate) fn engine(
             ));
         }
         let precision = stored(backend.precision, gpu.properties());
+        self_check(&gpu, backend, precision)?;
         Network::load(card, weights, &gpu, precision).map_err(|error| too_large(card, &gpu, error))
     })?;
     let gpu = network.gpu().clone();
