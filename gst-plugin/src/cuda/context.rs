@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use glib::prelude::*;
-use glib::translate::{ToGlibPtr, from_glib_full};
+use glib::translate::{ToGlibPtr, from_glib_full, from_glib_none};
 use sapiens_model::cuda::{Context, ContextId};
 
 use super::library::{CudaLibrary, RawContext};
@@ -45,8 +45,11 @@ impl CudaContext {
         unsafe { Self::from_full(library, library.handle_set_context(element, context, device)) }
     }
 
-    /// SAFETY: `raw` must be null or a reference to a context, which is taken over.
-    pub(super) unsafe fn from_full(library: &'static CudaLibrary, raw: *mut RawContext) -> Option<Self> {
+    /// Takes a reference over.
+    ///
+    /// # Safety
+    /// `raw` must be null or a reference to a context.
+    unsafe fn from_full(library: &'static CudaLibrary, raw: *mut RawContext) -> Option<Self> {
         if raw.is_null() {
             return None;
         }
@@ -55,13 +58,16 @@ impl CudaContext {
         Some(Self { library, object })
     }
 
-    /// SAFETY: `raw` must be null or a context.
+    /// Takes a reference of its own.
+    ///
+    /// # Safety
+    /// `raw` must be null or a context.
     pub(super) unsafe fn from_none(library: &'static CudaLibrary, raw: *mut RawContext) -> Option<Self> {
         if raw.is_null() {
             return None;
         }
         // SAFETY: the caller's promise; such contexts are objects of GStreamer's.
-        let object = unsafe { glib::translate::from_glib_none(raw.cast::<gst::ffi::GstObject>()) };
+        let object = unsafe { from_glib_none(raw.cast::<gst::ffi::GstObject>()) };
         Some(Self { library, object })
     }
 

@@ -108,12 +108,11 @@ impl SapiensSeg {
     /// NULL/READY to PAUSED: the model is loaded, and an error says what is missing.
     fn start(&self) -> Result<(), SegmentError> {
         let settings = self.settings();
-        let make = lock(&self.make_segmenter);
-        let (segmenter, on_cuda) = match &*make {
-            Some(make) => (make()?, None),
+        let made = lock(&self.make_segmenter).as_ref().map(|make| make());
+        let (segmenter, on_cuda) = match made {
+            Some(made) => (made?, None),
             None => self.load(&settings)?,
         };
-        drop(make);
         gst::info!(CAT, imp = self, "{} runs on {}", segmenter.card().name(), segmenter.backend());
         let clock = Arc::new(RunningTime(self.obj().downgrade()));
         let running = Arc::new(Running::new(segmenter, on_cuda, &settings, clock)?);
