@@ -270,12 +270,25 @@ fn other_contexts() {
         "appsrc name=source format=time ! {} ! cudadownload ! video/x-raw",
         overlay("")
     ));
+    let painted = follower.pipeline.by_name("seg").unwrap().static_pad("src").unwrap();
+    painted.add_probe(gst::PadProbeType::BUFFER, |_, info| {
+        let Some(buffer) = info.buffer() else { return gst::PadProbeReturn::Ok };
+        // What others said of the frame goes with it, but for how it lay.
+        assert_eq!(buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>().count(), 1);
+        assert_eq!(buffer.iter_meta::<gst_video::VideoMeta>().count(), 1);
+        gst::PadProbeReturn::Ok
+    });
     follower.start();
-    for _ in 0..2 {
-        // Another context each time.
+    for meta in [gst::BufferCopyFlags::META, gst::BufferCopyFlags::empty()] {
+        // Another context each time. The memory itself says how it lies where no meta does.
         let maker = Pipeline::new(&format!("{} ! cudaupload name=upload ! {CUDA}", source(2)));
         maker.start();
         while let Some(sample) = maker.sample() {
+            let flags = gst::BufferCopyFlags::TIMESTAMPS | gst::BufferCopyFlags::MEMORY | meta;
+            let mut buffer = sample.buffer().unwrap().copy_region(flags, ..).unwrap();
+            gst_video::VideoRegionOfInterestMeta::add(buffer.make_mut(), "face", (1, 2, 3, 4));
+            let caps = sample.caps().unwrap().to_owned();
+            let sample = gst::Sample::builder().buffer(&buffer).caps(&caps).build();
             follower.source().push_sample(&sample).unwrap();
         }
         assert!(follower.frame().as_ref() == Some(&expected[0]), "frames differ");
