@@ -45,7 +45,7 @@ fn small(family: usize) -> Result<Segmenter> {
 /// Noise of its own for each number.
 fn frame(number: usize) -> OwnedFrame {
     let (width, height) = (61, 45);
-    let byte = |i: usize| ((i * 40_503 + number * 7_919) * 2_654_435_761 >> 11) as u8;
+    let byte = |i: usize| (((i * 40_503 + number * 7_919) * 2_654_435_761) >> 11) as u8;
     OwnedFrame::rgb(width, height, (0..width * height * 3).map(byte).collect()).unwrap()
 }
 

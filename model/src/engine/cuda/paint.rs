@@ -56,6 +56,9 @@ impl Painter {
     /// As [`Engine::paint`](super::Engine::paint).
     pub fn paint(&mut self, painting: Painting<'_>) -> Result<()> {
         let Painting { frame, canvas, labels, palette, look } = painting;
+        if let Some(labels) = labels {
+            check_size(frame.info(), labels)?;
+        }
         self.copy(frame, canvas)?;
         let shown = match (look, labels) {
             (Look::Overlay { opacity }, Some(labels)) if opacity > 0.0 => {
@@ -99,7 +102,6 @@ impl Painter {
         opacity: f64,
     ) -> Result<()> {
         let info = canvas.info();
-        check_size(info, labels)?;
         self.bring(labels)?;
         let known = self.tints.take().filter(|known| {
             (known.format, known.colorimetry, known.opacity) == (info.format, info.colorimetry, opacity)
@@ -136,7 +138,6 @@ impl Painter {
     ) -> Result<()> {
         let (_, has_alpha) = alpha_byte(frame.format)?;
         if let Some(labels) = labels {
-            check_size(frame, labels)?;
             self.bring(labels)?;
         }
         let known = self.shown.take().filter(|(known, _)| known == palette);

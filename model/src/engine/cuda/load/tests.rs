@@ -6,8 +6,8 @@ use half::{bf16, f16};
 use safetensors::{Dtype, View};
 use sapiens_kernels::cuda::product::deconv_weights;
 use sapiens_kernels::cuda::{CudaError, Gpu};
-use sapiens_stand_in_loader as stand_in;
 
+use super::super::flight_tests::alone;
 use super::*;
 use crate::card::ModelCard;
 use crate::engine::reference_data::{TINY, data};
@@ -176,7 +176,7 @@ fn check(card: &ModelCard, weights: &Weights, stream: &Stream, precision: Precis
 }
 
 fn gpus() -> Vec<Arc<Gpu>> {
-    stand_in::open();
+    let _alone = alone();
     (0..).map_while(|index| Gpu::open(index).ok()).collect()
 }
 
