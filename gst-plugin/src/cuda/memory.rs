@@ -81,13 +81,13 @@ impl MappedCuda {
     /// `InvalidFrame` if it isn't in a GPU's memory, or its planes aren't in it.
     pub(crate) fn new(
         buffer: gst::Buffer,
-        context: &CudaContext,
+        library: &'static CudaLibrary,
         video_info: &VideoInfo,
         info: FrameInfo,
         access: Access,
     ) -> Result<Self, SegmentError> {
-        let library = context.library();
         let memory = memory_of(&buffer, library)?;
+        let context = context_of(&buffer, library)?;
         let lay = match lay_of_meta(&buffer, video_info.format(), info)? {
             Some(lay) => lay,
             None => lay_of_memory(memory, video_info.format(), info)?,

@@ -179,9 +179,9 @@ impl SapiensSeg {
     /// A frame in a GPU's memory as an engine takes it.
     pub(super) fn map_cuda(&self, running: &Running, framed: &Framed) -> Result<Box<dyn Frame>> {
         let Shape { video_info, frame_info, .. } = &*framed.shape;
-        let context = running.cuda.as_ref().and_then(OnCuda::context).ok_or_else(not_here)?;
+        let cuda = running.cuda.as_ref().ok_or_else(not_here)?;
         let buffer = framed.buffer.clone();
-        Ok(Box::new(MappedCuda::new(buffer, &context, video_info, *frame_info, Access::Read)?))
+        Ok(Box::new(MappedCuda::new(buffer, cuda.library, video_info, *frame_info, Access::Read)?))
     }
 
     /// A frame in a GPU's memory with the labels shown on it, in a buffer of its own; none if it leaves as it is.
@@ -203,14 +203,14 @@ impl SapiensSeg {
         let cuda = running.cuda.as_ref().ok_or_else(not_here)?;
         let context = cuda.context().ok_or_else(not_here)?;
         let Shape { video_info, frame_info, .. } = shape;
-        let frame = MappedCuda::new(buffer.clone(), &context, video_info, *frame_info, Access::Read)?;
+        let frame = MappedCuda::new(buffer.clone(), cuda.library, video_info, *frame_info, Access::Read)?;
         let canvases = self.canvases(cuda, context)?;
         let canvas = canvases.pool.acquire().map_err(|flow| {
             SegmentError::new(ErrorKind::Engine, format!("no frame in CUDA memory to paint on: {flow}"))
         })?;
         // It is the frame's own format that is painted, also where the caps of what leaves call an unused byte alpha.
         let mut canvas =
-            MappedCuda::new(canvas, &canvases.context, &canvases.video_info, *frame_info, Access::Write)?;
+            MappedCuda::new(canvas, cuda.library, &canvases.video_info, *frame_info, Access::Write)?;
         *lock(&cuda.canvases) = Some(canvases);
         running.segmenter().paint(Painting {
             frame: frame.frame(),
