@@ -7,7 +7,9 @@ use glib::subclass::prelude::*;
 use gst::prelude::*;
 use gst_video::VideoInfo;
 use sapiens_model::cuda::{Look, Painting};
-use sapiens_model::{Device, DeviceRequest, ErrorKind, Frame, Result, SegmentError, Segmenter};
+use sapiens_model::{
+    Backend, Device, DeviceRequest, ErrorKind, Frame, Mode, Result, SegmentError, Segmenter,
+};
 
 use super::OutputChoice;
 use super::caps::on_cuda;
@@ -45,13 +47,18 @@ impl OnCuda {
     }
 }
 
+/// Whether what runs reads frames in a GPU's memory.
+fn reads_cuda(backend: Backend) -> bool {
+    backend.mode == Mode::Kernels && backend.device != Device::Cpu
+}
+
 /// Whether frames may be on a GPU with these settings, as far as can be said before the start.
 fn may_be_on_cuda(settings: &Settings) -> bool {
     let Ok(options) = settings.options() else { return false };
-    match options.backend.device {
-        DeviceRequest::Cpu => false,
-        DeviceRequest::Cuda(_) => true,
-        DeviceRequest::Auto => options.backend.resolve().is_ok_and(|backend| backend.device != Device::Cpu),
+    match (options.backend.mode, options.backend.device) {
+        (Some(Mode::Portable), _) | (_, DeviceRequest::Cpu) => false,
+        (_, DeviceRequest::Cuda(_)) => true,
+        (_, DeviceRequest::Auto) => options.backend.resolve().is_ok_and(reads_cuda),
     }
 }
 
@@ -59,9 +66,11 @@ impl SapiensSeg {
     /// Loads the model. Where it runs on a GPU, and frames may come in a GPU's memory, it is in a context that the elements
     /// around have too.
     pub(super) fn load(&self, settings: &Settings) -> Result<(Segmenter, Option<OnCuda>)> {
-        let Device::Cuda(device) = settings.options()?.backend.resolve()?.device else {
+        let backend = settings.options()?.backend.resolve()?;
+        let Device::Cuda(device) = backend.device else { return Ok((load(settings, None)?, None)) };
+        if !reads_cuda(backend) {
             return Ok((load(settings, None)?, None));
-        };
+        }
         let library = match CudaLibrary::get() {
             Ok(library) => library,
             Err(why) => {

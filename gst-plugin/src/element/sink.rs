@@ -275,7 +275,7 @@ impl SapiensSeg {
         if on_cuda && !self.takes_cuda() {
             let runs = self.running().map(|running| format!(", and {} runs", running.segmenter().backend()));
             return Some(format!(
-                "frames in CUDA memory are taken with device=cuda{}: put cudadownload in front",
+                "frames in CUDA memory are taken by the kernels with device=cuda{}: put cudadownload in front",
                 runs.unwrap_or_default()
             ));
         }

@@ -72,7 +72,7 @@ fn an_application_brings_its_context() {
 fn what_can_not_be_is_said_with_what_to_do() {
     let Some((text, _)) = in_child("mixed") else { return };
     for expected in [
-        "frames in CUDA memory are taken with device=cuda, and kernels cpu",
+        "frames in CUDA memory are taken by the kernels with device=cuda, and kernels cpu",
         "frames come in CUDA memory, and what is behind takes the machine's: put cudadownload there",
         "frames come in the machine's memory, and what is behind takes CUDA memory: put cudaupload there",
     ] {
