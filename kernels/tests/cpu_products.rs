@@ -9,10 +9,10 @@ mod support;
 use half::bf16;
 use sapiens_kernels::cpu::product::{
     ConvTranspose, Epilogue, Moments, PATCH, Then, Weights, Workspace, conv_transpose, norm_silu, patch_rows,
-    product, product_norm_silu,
+    pixel_patches, product, product_norm_silu,
 };
 use sapiens_kernels::cpu::{Element, Level, Threads};
-use sapiens_kernels::reference;
+use sapiens_kernels::{ImageRef, reference};
 use support::generated;
 
 /// Values after an output that nobody may touch.
@@ -381,4 +381,41 @@ fn patch_embedding() {
             assert!(rounded.iter().zip(&rows).all(|(a, &b)| *a == bf16::from_f32(b)));
         }
     });
+}
+
+/// Patches straight from pixels are those of the canvas that holds them.
+#[test]
+fn patches_of_pixels() {
+    let levels: [[f32; 256]; 3] =
+        std::array::from_fn(|channel| std::array::from_fn(|level| level as f32 * 0.017 - channel as f32));
+    for ([height, width], [canvas_height, canvas_width]) in [
+        ([1, 1], [16, 16]),
+        ([16, 16], [16, 16]),
+        ([17, 31], [32, 32]),
+        ([20, 5], [48, 64]),
+        ([45, 61], [64, 64]),
+    ] {
+        let stride = 3 * width + 7;
+        let pixels: Vec<u8> = (0..stride * height).map(|i| ((i * 40_503) >> 5) as u8).collect();
+        let mut canvas = vec![0.0; 3 * canvas_height * canvas_width];
+        for (channel, plane) in canvas.chunks_exact_mut(canvas_height * canvas_width).enumerate() {
+            for (y, row) in plane.chunks_exact_mut(canvas_width).take(height).enumerate() {
+                for (x, value) in row.iter_mut().take(width).enumerate() {
+                    *value = levels[channel][usize::from(pixels[y * stride + 3 * x + channel])];
+                }
+            }
+        }
+        for count in [1, 3] {
+            let threads = &mut Threads::new(count).unwrap();
+            let mut expected = vec![bf16::NAN; canvas.len()];
+            patch_rows(threads, &canvas, [canvas_height, canvas_width], &mut expected);
+            let rounded = levels.map(|levels| levels.map(bf16::from_f32));
+            let image = ImageRef::new(&pixels, width, height, stride);
+            let found = guarded::<bf16>(canvas.len(), None, |rows| {
+                pixel_patches(threads, image, &rounded, [canvas_height, canvas_width], rows);
+            });
+            let equal = found.iter().zip(&expected).all(|(a, b)| *a == b.to_f32());
+            assert!(equal, "{width} x {height} on {canvas_width} x {canvas_height}");
+        }
+    }
 }

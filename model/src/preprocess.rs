@@ -27,7 +27,19 @@ impl Preprocessor {
 
     /// The network's input to `input`: planar `[3, height, width]` of the placement's canvas. What the frame doesn't
     /// cover is the mean colour.
+    #[cfg(any(test, feature = "portable"))]
     pub(crate) fn run(&mut self, frame: &FrameView<'_>, placement: Placement, input: &mut Vec<f32>) {
+        self.resize(frame, placement);
+        self.normalize(placement, input);
+    }
+
+    /// What the network's input has for each 8-bit value of R, G and B.
+    pub(crate) fn normalized(&self) -> &[[f32; 256]; 3] {
+        &self.normalized
+    }
+
+    /// The frame in RGB, resized to the placement's image.
+    pub(crate) fn resize(&mut self, frame: &FrameView<'_>, placement: Placement) -> ImageRef<'_> {
         let (width, height) = placement.image;
         self.rgb.resize(frame.width() * frame.height() * 3, 0);
         frame.write_rgb(&mut self.rgb);
@@ -42,9 +54,10 @@ impl Preprocessor {
             ImageRef::new(&self.rgb, frame.width(), frame.height(), frame.width() * 3),
             ImageMut::new(&mut self.resized, width, height, width * 3),
         );
-        self.normalize(placement, input);
+        ImageRef::new(&self.resized, width, height, width * 3)
     }
 
+    #[cfg(any(test, feature = "portable"))]
     fn normalize(&self, Placement { image, canvas }: Placement, input: &mut Vec<f32>) {
         input.resize(3 * canvas.0 * canvas.1, 0.0);
         if image != canvas {

@@ -114,6 +114,7 @@ pub(crate) type Place = Option<Context>;
 pub(crate) type Place = ();
 
 /// The engine that is `backend`, with the network of `card` and `weights` in it.
+#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "no place but one"))]
 pub(crate) fn build(
     card: &Arc<ModelCard>,
     weights: &Weights,

@@ -20,7 +20,7 @@ pub use drive::Workspace;
 pub use epilogue::{Epilogue, Then};
 pub use moments::Moments;
 pub use norm_silu::norm_silu;
-pub use patch::{PATCH, patch_rows};
+pub use patch::{PATCH, patch_rows, pixel_patches};
 pub(super) use tile::from_registers;
 pub use weights::Weights;
 

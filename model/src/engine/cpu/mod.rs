@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use half::bf16;
+use sapiens_kernels::cpu::product::pixel_patches;
 use sapiens_kernels::cpu::{Element, PixelLogits, ResizeArgmax, Threads};
 
 use self::network::Network;
@@ -61,13 +62,14 @@ fn of_element<E: Element>(
         memory::expect(bytes, &format!("{} in {}", card.name(), backend.precision))?;
         Network::<E>::load(card, weights, level, &mut threads)
     })?;
+    let preprocessor = Preprocessor::new(&card.input);
     let network = CpuNetwork {
-        preprocessor: Preprocessor::new(&card.input),
+        levels: Box::new(preprocessor.normalized().map(|levels| levels.map(E::from_f32))),
+        preprocessor,
         resize_argmax: ResizeArgmax::new(level, threads.count()),
         card: card.clone(),
         network,
         threads,
-        input: Vec::new(),
         workspace: None,
         input_size: options.input_size,
         keep_logits: options.keep_logits,
@@ -80,7 +82,8 @@ struct CpuNetwork<E> {
     network: Arc<Network<E>>,
     threads: Threads,
     preprocessor: Preprocessor,
-    input: Vec<f32>,
+    /// The preprocessor's values as the patch embedding takes them.
+    levels: Box<[[E; 256]; 3]>,
     /// Of the last input size: a stream's frames all have one size.
     workspace: Option<Workspace<E>>,
     resize_argmax: ResizeArgmax,
@@ -90,14 +93,13 @@ struct CpuNetwork<E> {
 
 impl<E: Element> super::Network for CpuNetwork<E> {
     fn infer(&mut self, frame: Box<dyn Frame>, output: &mut Output) -> Result<()> {
-        let Self { card, network, threads, preprocessor, input, workspace, resize_argmax, .. } = self;
+        let Self { card, network, threads, preprocessor, levels, workspace, resize_argmax, .. } = self;
         let view = frame.pixels().on_host()?;
         let (frame_width, frame_height) = (view.width(), view.height());
         let placement = self.input_size.place(card, frame_width, frame_height)?;
         let start = Instant::now();
-        preprocessor.run(&view, placement, input);
+        let image = preprocessor.resize(&view, placement);
         drop(frame);
-        let preprocessed = Instant::now();
         let size = [placement.canvas.1, placement.canvas.0];
         // The old one goes before the new one comes: both may be large.
         let same = workspace.take().filter(|workspace| workspace.size == size);
@@ -105,7 +107,9 @@ impl<E: Element> super::Network for CpuNetwork<E> {
             Some(workspace) => workspace,
             None => Workspace::new(network, size, threads.count())?,
         });
-        let stages = network.forward(threads, workspace, input);
+        pixel_patches(threads, image, levels, size, workspace.patches());
+        let preprocessed = Instant::now();
+        let stages = network.forward(threads, workspace);
         let inferred = Instant::now();
         output.labels.resize(frame_width, frame_height);
         let [height, width] = network.sizes.logits(workspace.size);

@@ -5,7 +5,7 @@
 
 use sapiens_kernels::cpu::product::Weights as Packed;
 use sapiens_kernels::cpu::product::{
-    ConvTranspose, Epilogue, Then, conv_transpose, norm_silu, patch_rows, product, product_norm_silu,
+    ConvTranspose, Epilogue, Then, conv_transpose, norm_silu, product, product_norm_silu,
 };
 use sapiens_kernels::cpu::{
     AttentionInput, AttentionShape, Element, Heads, Level, QkNorm, Rotary, Threads, layer_norm, rms_norm,
@@ -141,16 +141,10 @@ impl<E: Element> Network<E> {
         Ok(Self { level, sizes, patch_embed, positions, layers, ln1, deconv_layers, conv_layers, conv_seg })
     }
 
-    /// One frame: `input` is `[3, height, width]`, normalised, of the size that `workspace` was made for. The logits
-    /// are then the workspace's.
-    pub(super) fn forward(
-        &self,
-        threads: &mut Threads,
-        workspace: &mut Workspace<E>,
-        input: &[f32],
-    ) -> StageTimes {
+    /// One frame, from the workspace's patches to its logits.
+    pub(super) fn forward(&self, threads: &mut Threads, workspace: &mut Workspace<E>) -> StageTimes {
         let mut clock = StageClock::start();
-        self.embed(threads, workspace, input);
+        self.embed(threads, workspace);
         clock.end(Stage::PatchEmbed);
         for layer in &self.layers {
             layer.run(self, threads, workspace, &mut clock);
@@ -163,10 +157,9 @@ impl<E: Element> Network<E> {
     }
 
     /// Patches to tokens, with what tells their places where that is added.
-    fn embed(&self, threads: &mut Threads, workspace: &mut Workspace<E>, input: &[f32]) {
+    fn embed(&self, threads: &mut Threads, workspace: &mut Workspace<E>) {
         let Workspace { size, product: memory, x, wide, pos_embed, .. } = workspace;
-        let patches = &mut wide[..input.len()];
-        patch_rows(threads, input, *size, patches);
+        let patches = &wide[..3 * size[0] * size[1]];
         let Linear { weights, bias } = &self.patch_embed;
         match &self.positions {
             Positions::Embedding { .. } => {

@@ -1,6 +1,7 @@
 //! The forward pass against the authors' numbers, at every level and in both precisions.
 
 use sapiens_kernels::cpu::Level;
+use sapiens_kernels::cpu::product::patch_rows;
 
 use super::*;
 use crate::Variant;
@@ -50,7 +51,9 @@ impl<E: Element> Run<E> {
 
     /// Planar logits.
     fn logits(&mut self, workspace: &mut Workspace<E>, input: &[f32]) -> Logits {
-        let stages = self.network.forward(&mut self.threads, workspace, input);
+        let size = workspace.size;
+        patch_rows(&mut self.threads, input, size, workspace.patches());
+        let stages = self.network.forward(&mut self.threads, workspace);
         assert!(!stages.total().is_zero());
         let [height, width] = self.network.sizes.logits(workspace.size);
         planar(&workspace.logits, self.network.sizes.classes, height, width)

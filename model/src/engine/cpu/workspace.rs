@@ -79,6 +79,13 @@ impl<E: Element> Workspace<E> {
     }
 }
 
+impl<E: Element> Workspace<E> {
+    /// Where the network's input goes: rows of patches.
+    pub fn patches(&mut self) -> &mut [E] {
+        &mut self.wide[..3 * self.size[0] * self.size[1]]
+    }
+}
+
 /// About what a workspace of this grid takes; what is left out is small.
 fn bytes<E>(sizes: &Sizes, [rows, columns]: [usize; 2]) -> u64 {
     let (maps, pixels) = sizes.maps(rows * columns);
