@@ -63,7 +63,8 @@ impl Stage {
     }
 }
 
-/// The time that each [`Stage`] took; all zero where an engine doesn't tell them apart.
+/// The time that each [`Stage`] took; all zero where an engine doesn't tell them apart, or wasn't asked to
+/// ([`Segmenter::time_stages`](crate::Segmenter::time_stages)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StageTimes([Duration; Stage::ALL.len()]);
 
@@ -76,6 +77,10 @@ impl StageTimes {
     /// All stages together.
     pub fn total(&self) -> Duration {
         self.0.iter().sum()
+    }
+
+    pub(crate) fn add(&mut self, stage: Stage, time: Duration) {
+        self.0[stage as usize] += time;
     }
 }
 
@@ -94,7 +99,7 @@ impl StageClock {
     /// Everything since the last call was `stage`.
     pub(crate) fn end(&mut self, stage: Stage) {
         let now = Instant::now();
-        self.times.0[stage as usize] += now - self.last;
+        self.times.add(stage, now - self.last);
         self.last = now;
     }
 

@@ -8,8 +8,10 @@ use sapiens_kernels::cuda::frame::{Frame as DeviceFrame, Patches, Plane, ResizeT
 use sapiens_kernels::cuda::resize_argmax::{PixelLogits, ResizeArgmax};
 use sapiens_kernels::cuda::{Buffer, Event, Gpu, Staging, Stream};
 
-use super::super::{Logits, Output, StageTimes, Timing, label_window};
+use super::super::{Logits, Output, Timing, label_window};
+use super::between;
 use super::pass::Pass;
+use super::stages::StageMarks;
 use crate::card::{ModelCard, ResizeRule};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::{Frame, FrameInfo, FrameView, Pixels, yuv_to_rgb};
@@ -19,6 +21,8 @@ pub(super) struct Slot {
     // Goes first: who drops it waits until nothing uses the rest.
     stream: Stream,
     marks: Marks,
+    /// Where they were asked for.
+    stages: StageMarks,
     /// Marks a stream of others, which this one waits for.
     foreign: Event,
     /// Of the last frame: a stream's frames are all alike.
@@ -27,6 +31,13 @@ pub(super) struct Slot {
     held: Option<Box<dyn Frame>>,
     /// Of the frame in flight: what its pixels took to be copied.
     copied: Duration,
+}
+
+/// What a frame is to tell besides its labels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub logits: bool,
+    pub stages: bool,
 }
 
 /// Between the parts of a frame's work.
@@ -71,6 +82,7 @@ impl Slot {
         Ok(Self {
             stream: Stream::new(gpu)?,
             marks,
+            stages: StageMarks::default(),
             foreign: Event::new(gpu, false)?,
             memory: None,
             held: None,
@@ -127,9 +139,9 @@ impl Slot {
         free: &Event,
         patches: &Patches,
         resize_argmax: &ResizeArgmax,
-        keep_logits: bool,
+        asked: Asked,
     ) -> Result<()> {
-        let Self { stream, marks, memory, held, .. } = self;
+        let Self { stream, marks, stages, memory, held, .. } = self;
         let Some(memory) = memory else { unreachable!("it was made for this frame") };
         let FrameMemory { info, placement, parts, tables, planes, labels, logits: sent, .. } = memory;
         stream.wait(free)?;
@@ -150,12 +162,17 @@ impl Slot {
         };
         patches.run(stream, frame, tables, placement.canvas, pass.patches())?;
         marks.patches.record(stream)?;
-        pass.run(stream)?;
+        stages.clear();
+        if asked.stages {
+            pass.run_in_stages(stream, stages)?;
+        } else {
+            pass.run(stream)?;
+        }
         marks.logits.record(stream)?;
         let window = label_window(*placement, info.width, info.height);
         let logits = pass.logits();
         resize_argmax.run(stream, logits, window, labels.slice_mut(..))?;
-        if keep_logits {
+        if asked.logits {
             SentLogits::send(sent, stream, logits)?;
         }
         Ok(free.record(stream)?)
@@ -170,23 +187,19 @@ impl Slot {
 
     /// Waits for the labels. `output` stays as it was if they don't come.
     pub fn finish(&mut self, output: &mut Output) -> Result<()> {
-        let Self { marks, memory, held, copied, .. } = self;
+        let Self { marks, stages, memory, held, copied, .. } = self;
         let Some(memory) = memory else {
             return Err(SegmentError::new(ErrorKind::Engine, "the slot has no frame"));
         };
         let labels = memory.sent.read()?;
         *held = None;
-        let between = |first: &Event, second: &Event| -> Result<Duration> {
-            let ms = second.milliseconds_since(first)?;
-            Ok(Duration::from_secs_f32(ms.max(0.0) / 1e3))
-        };
         let timing = Timing {
             preprocess: *copied
                 + between(&marks.begin, &marks.received)?
                 + between(&marks.turn, &marks.patches)?,
             network: between(&marks.patches, &marks.logits)?,
             postprocess: between(&marks.logits, memory.sent.copied())?,
-            stages: StageTimes::default(),
+            stages: stages.times(&marks.patches)?,
         };
         let logits = memory.logits.as_ref().map(SentLogits::planar).transpose()?;
         output.labels.resize(memory.info.width, memory.info.height);

@@ -39,7 +39,7 @@ fn logits(network: &Network, stream: &Stream, size: [usize; 2], input: &[f32]) -
     patch_rows(&mut Threads::new(1).unwrap(), input, size, &mut rows);
     let rows: Vec<u16> = rows.into_iter().map(|x| network.precision().encode(x)).collect();
     stream.upload(&rows, workspace.patches()).unwrap();
-    network.forward(stream, &mut workspace).unwrap();
+    network.forward(stream, &mut workspace, &mut |_, _| Ok(())).unwrap();
     let sizes = network.sizes();
     let mut values = vec![0.0; workspace.logits.len()];
     stream.download(workspace.logits.slice(..), &mut values).unwrap();
