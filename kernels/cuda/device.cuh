@@ -10,6 +10,7 @@ using u16 = unsigned short;
 using u32 = unsigned int;
 using i32 = int;
 using u64 = unsigned long long;
+using i64 = long long;
 using f32 = float;
 using f64 = double;
 

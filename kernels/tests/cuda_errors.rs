@@ -9,8 +9,11 @@ use std::sync::{Mutex, PoisonError};
 
 use sapiens_kernels::Filter;
 use sapiens_kernels::cuda::attention::{Attention, QkvShape};
-use sapiens_kernels::cuda::frame::{Frame, Patches, Plane, ResizeTables};
+use sapiens_kernels::cuda::cut_out::{CutOut, Shown};
+use sapiens_kernels::cuda::frame::{Frame, Patches, Plane, PlaneMut, ResizeTables};
 use sapiens_kernels::cuda::norm::Norm;
+use sapiens_kernels::cuda::overlay::Canvas;
+use sapiens_kernels::cuda::pack::{Format, Gather, Pack, Packed as Weights, Source};
 use sapiens_kernels::cuda::product::{Linear, Out, Products, Rows, Then};
 use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision, Stream};
 use sapiens_kernels::frame::{Layout, Packed, YuvToRgb};
@@ -20,10 +23,27 @@ use support::gpu;
 /// Calls that fail and what is left are the whole process's.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A bit of everything: three kernels in two streams, one after the other.
+/// A frame of 3 x 2 pixels of four bytes, cut out.
+fn cut_out(stream: &Stream) -> Result<Vec<u8>, CudaError> {
+    let gpu = stream.gpu();
+    let (kernel, shown) = (CutOut::new(gpu)?, Shown::new(stream, &std::array::from_fn(|label| label == 2))?);
+    let (mut pixels, mut labels) = (Buffer::new(gpu, 24)?, Buffer::new(gpu, 6)?);
+    stream.upload(&[7; 24], pixels.slice_mut(..))?;
+    stream.upload(&[0, 1, 2, 2, 1, 0], labels.slice_mut(..))?;
+    let planes = &mut [PlaneMut { bytes: pixels.slice_mut(..), stride: 12 }];
+    let layout = Layout::Packed(Packed { step: 4, r: 0, g: 1, b: 2 });
+    let canvas = Canvas { layout, width: 3, height: 2, planes };
+    kernel.run(stream, canvas, false, Some(labels.slice(..)), &shown)?;
+    let mut result = vec![0; 24];
+    stream.download(pixels.slice(..), &mut result)?;
+    Ok(result)
+}
+
+/// A bit of everything: three kernels in two streams, one after the other, and those beside the network.
 fn work() -> Result<Vec<u16>, CudaError> {
     let gpu = Gpu::open(1)?;
     let (stream, other) = (Stream::new(&gpu)?, Stream::new(&gpu)?);
+    let cut: Vec<u16> = cut_out(&stream)?.into_iter().map(u16::from).collect();
     let (norm, products) = (Norm::new(&gpu, Precision::F16)?, Products::new(&gpu, Precision::F16)?);
     let attention = Attention::new(&gpu, Precision::F16, 16)?;
     let shape = QkvShape { tokens: 5, heads: 1, kv_heads: 1, head_dim: 16, head_stride: 16 };
@@ -32,8 +52,13 @@ fn work() -> Result<Vec<u16>, CudaError> {
     stream.upload(&[1.0; 16], weight.slice_mut(..))?;
     let mut normed = Buffer::new(&gpu, 5 * 16)?;
     norm.run(&stream, x.slice(..), weight.slice(..), None, 1e-6, normed.slice_mut(..))?;
-    let mut weights = Buffer::new(&gpu, 48 * 16)?;
-    stream.upload(&vec![Precision::F16.encode(0.25); 48 * 16], weights.slice_mut(..))?;
+    let (mut staging, mut weights) = (Buffer::new(&gpu, 48 * 16 * 4)?, Buffer::new(&gpu, 48 * 16)?);
+    stream.upload(&[0.25f32.to_le_bytes(); 48 * 16].concat(), staging.slice_mut(..))?;
+    let source = Source { format: Format::F32, bytes: staging.slice(..) };
+    let sizes = [1, 1, 48, 16];
+    let gather = Gather { first: 0, sizes, limits: sizes, strides: [0, 0, 16, 1] };
+    let packed = Weights::Stored(weights.slice_mut(..));
+    Pack::new(&gpu, Precision::F16)?.run(&stream, source, &gather, packed)?;
     let rows = Rows { values: normed.slice(..), rows: 5, depth: 16, stride: 16 };
     let linear = Linear { weights: weights.slice(..), bias: None, columns: 48 };
     let mut qkv = Buffer::new(&gpu, 5 * 48)?;
@@ -46,7 +71,7 @@ fn work() -> Result<Vec<u16>, CudaError> {
     attention.run(&other, shape, qkv.slice(..), out.slice_mut(..))?;
     let mut result = vec![0; 5 * 16];
     other.download(out.slice(..), &mut result)?;
-    Ok(result)
+    Ok([result, cut].concat())
 }
 
 #[test]

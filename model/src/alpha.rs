@@ -7,13 +7,19 @@ use crate::overlay::check_size;
 use crate::palette::Palette;
 
 /// Byte of a 4-byte pixel that is alpha, and whether it already has a meaning.
-fn alpha_byte(format: PixelFormat) -> Option<(usize, bool)> {
+///
+/// # Errors
+/// `InvalidFrame` if the format has no byte for alpha.
+pub(crate) fn alpha_byte(format: PixelFormat) -> Result<(usize, bool)> {
     match format {
-        PixelFormat::Rgba | PixelFormat::Bgra => Some((3, true)),
-        PixelFormat::Argb | PixelFormat::Abgr => Some((0, true)),
-        PixelFormat::Rgbx | PixelFormat::Bgrx => Some((3, false)),
-        PixelFormat::Xrgb | PixelFormat::Xbgr => Some((0, false)),
-        _ => None,
+        PixelFormat::Rgba | PixelFormat::Bgra => Ok((3, true)),
+        PixelFormat::Argb | PixelFormat::Abgr => Ok((0, true)),
+        PixelFormat::Rgbx | PixelFormat::Bgrx => Ok((3, false)),
+        PixelFormat::Xrgb | PixelFormat::Xbgr => Ok((0, false)),
+        _ => Err(SegmentError::new(
+            ErrorKind::InvalidFrame,
+            format!("a frame in {format} can't have alpha: expected four bytes for a pixel"),
+        )),
     }
 }
 
@@ -24,12 +30,7 @@ fn alpha_byte(format: PixelFormat) -> Option<(usize, bool)> {
 /// `InvalidFrame` if the format has no byte for alpha, or the map another size than the frame.
 pub fn apply_alpha(frame: &mut FrameViewMut<'_>, labels: Option<&LabelMap>, palette: &Palette) -> Result<()> {
     let info = frame.info();
-    let Some((byte, has_alpha)) = alpha_byte(info.format) else {
-        return Err(SegmentError::new(
-            ErrorKind::InvalidFrame,
-            format!("a frame in {} can't have alpha: expected four bytes for a pixel", info.format),
-        ));
-    };
+    let (byte, has_alpha) = alpha_byte(info.format)?;
     if let Some(labels) = labels {
         check_size(info, labels)?;
     }
@@ -50,6 +51,8 @@ pub fn apply_alpha(frame: &mut FrameViewMut<'_>, labels: Option<&LabelMap>, pale
 
 #[cfg(test)]
 mod tests {
+    use sapiens_kernels::reference;
+
     use super::*;
     use crate::card::ModelCard;
     use crate::frame::{Colorimetry, FrameInfo, PlaneMut};
@@ -92,6 +95,29 @@ mod tests {
                 assert_eq!(*value, expected, "{format}, byte {i}");
             }
             assert!(cut(format, None).unwrap().chunks(4).all(|pixel| pixel[byte] == 0), "{format}");
+        }
+    }
+
+    #[test]
+    fn equals_the_naive_twin() {
+        let (width, height, stride) = (13, 7, 4 * 13 + 5);
+        let noise = |i: usize| ((i * 7919) >> 3) as u8;
+        let palette = Palette::of(&ModelCard::of(Variant::Sapiens1b));
+        let labels: Vec<u8> = (0..width * height).map(|i| noise(i) % 28).collect();
+        let map = LabelMap::from_labels(width, height, labels.clone()).unwrap();
+        let shown = std::array::from_fn(|label| palette.is_shown(label as u8));
+        for format in [PixelFormat::Bgra, PixelFormat::Argb, PixelFormat::Rgbx, PixelFormat::Xbgr] {
+            let info = FrameInfo { format, width, height, colorimetry: Colorimetry::default() };
+            let alpha = alpha_byte(format).unwrap();
+            for labelled in [true, false] {
+                let mut data: Vec<u8> = (0..stride * height).map(noise).collect();
+                let mut expected = data.clone();
+                let labels = labelled.then_some(labels.as_slice());
+                reference::cut_out((&mut expected, stride), (width, height), alpha, labels, &shown);
+                let mut frame = FrameViewMut::new(info, [PlaneMut { data: &mut data, stride }]).unwrap();
+                apply_alpha(&mut frame, labelled.then_some(&map), &palette).unwrap();
+                assert!(data == expected, "{format}, labels {labelled}");
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use cudarc::driver::sys::{CUcontext, CUstream};
 
@@ -13,7 +14,7 @@ use super::{Slice, SliceMut};
 pub struct Context {
     raw: CUcontext,
     /// Held for as long as the context is used.
-    owner: Box<dyn Any + Send + Sync>,
+    _owner: Box<dyn Any + Send + Sync>,
 }
 
 // SAFETY: a context may be used from any thread.
@@ -21,13 +22,17 @@ unsafe impl Send for Context {}
 // SAFETY: as above; the driver's functions lock for themselves.
 unsafe impl Sync for Context {}
 
+// Nothing is seen of the owner but that it is dropped.
+impl UnwindSafe for Context {}
+impl RefUnwindSafe for Context {}
+
 impl Context {
     /// A `CUcontext` that lives as long as `owner`.
     ///
     /// # Safety
     /// It must be one of the driver's, and live that long.
     pub unsafe fn new(raw: *mut c_void, owner: Box<dyn Any + Send + Sync>) -> Self {
-        Self { raw: raw.cast(), owner }
+        Self { raw: raw.cast(), _owner: owner }
     }
 
     /// Which one it is.
@@ -42,8 +47,7 @@ impl Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { raw, owner } = self;
-        f.debug_struct("Context").field("raw", raw).field("owner", &owner.type_id()).finish()
+        f.debug_struct("Context").field("raw", &self.raw).finish_non_exhaustive()
     }
 }
 

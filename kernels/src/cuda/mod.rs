@@ -11,6 +11,7 @@
 #![allow(unsafe_code)] // Calls of the driver.
 
 pub mod attention;
+pub mod cut_out;
 mod driver;
 mod error;
 pub mod foreign;
@@ -21,6 +22,7 @@ mod memory;
 mod modules;
 pub mod norm;
 pub mod overlay;
+pub mod pack;
 #[cfg(feature = "cuda-check")]
 pub mod probe;
 pub mod product;

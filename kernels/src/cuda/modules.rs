@@ -21,12 +21,14 @@ macro_rules! embedded {
 
 const EMBEDDED: &[(&str, &str, &str)] = &embedded![
     "attention",
+    "cut_out",
     "frame",
     "instance_norm",
     "norm",
     #[cfg(feature = "cuda-check")]
     "probe",
     "overlay",
+    "pack",
     "product",
     "resize_argmax",
     "rotary",

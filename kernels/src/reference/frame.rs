@@ -1,4 +1,4 @@
-//! Frames to RGB and labels onto frames, pixel by pixel.
+//! Frames to RGB, labels onto frames and frames cut out along them, pixel by pixel.
 
 use crate::frame::{Layout, Tint, YuvToRgb};
 
@@ -69,6 +69,25 @@ pub fn paint_labels(
                     }
                 }
             }
+        }
+    }
+}
+
+/// Makes byte `alpha` of every pixel of four whose label isn't `shown` 0, and of all pixels where there are no labels. That of the
+/// others stays if it `has_alpha`, else it becomes 255. `plane` is bytes and stride of a frame of `(width, height)`.
+pub fn cut_out(
+    (bytes, stride): (&mut [u8], usize),
+    (width, height): (usize, usize),
+    (alpha, has_alpha): (usize, bool),
+    labels: Option<&[u8]>,
+    shown: &[bool; 256],
+) {
+    for (x, y) in pixels(width, height) {
+        let value = &mut bytes[y * stride + 4 * x + alpha];
+        if !labels.is_some_and(|labels| shown[usize::from(labels[y * width + x])]) {
+            *value = 0;
+        } else if !has_alpha {
+            *value = 255;
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The checkpoint reader: from a path (or nothing at all) to the tensors that a card's network has.
 //!
 //! Between the card and the engines: it knows names, shapes, files and licences, and refuses to know what
-//! the tensors are for. Past it nobody sees a file format; every tensor comes out as row-major f32.
+//! the tensors are for. Past it nobody sees a file format; every tensor comes out as row-major f32, or as the bytes it is
+//! stored in.
 
 mod check;
 mod environment;
@@ -39,6 +40,8 @@ pub use layout::{TensorSpec, expected_tensors, pos_embed_grid};
 pub use map::FileIdentity;
 use map::Map;
 pub use published::{cache_path, file_sha256, record_sha256};
+#[cfg(feature = "cuda")]
+pub(crate) use tensor::RawValues;
 use tensor::StoredTensor;
 
 /// What weights were made from. Two instances with equal identities (and cards) can share one network.
@@ -223,6 +226,22 @@ impl Weights {
             }
         }
         Ok(())
+    }
+
+    /// The values of the tensor called `name` as they are stored, or as float32 where they are generated or lie scattered.
+    ///
+    /// # Errors
+    /// Those of [`Weights::tensor_f32`].
+    #[cfg(feature = "cuda")]
+    pub(crate) fn raw(&self, name: &str) -> Result<RawValues<'_>> {
+        if let Source::Stored(tensors) = &self.source
+            && let Some(tensor) = tensors.get(name)
+        {
+            return tensor.raw().map_err(|what| {
+                SegmentError::new(ErrorKind::InvalidWeights, format!("tensor {name}: {what}"))
+            });
+        }
+        Ok(RawValues::made(&self.tensor_f32(name)?))
     }
 
     /// Shape of the tensor called `name`. `backbone.pos_embed` is `[1, 12k², D]` whether or not the file

@@ -1,6 +1,8 @@
 //! One tensor as a file holds it: type, shape, strides and where its storage is. Turns it into row-major
 //! f32; knows no file format and no card.
 
+#[cfg(feature = "cuda")]
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,6 +37,24 @@ impl fmt::Display for Element {
             Element::Bf16 => "bfloat16",
             Element::Other(name) => name,
         })
+    }
+}
+
+/// A tensor's values, row-major, as bytes, the lowest of each value first.
+#[cfg(feature = "cuda")]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RawValues<'a> {
+    /// Of the file, or made.
+    F32(Cow<'a, [u8]>),
+    F16(&'a [u8]),
+    Bf16(&'a [u8]),
+}
+
+#[cfg(feature = "cuda")]
+impl RawValues<'_> {
+    /// Values that no file has so.
+    pub fn made(values: &[f32]) -> Self {
+        Self::F32(values.iter().flat_map(|value| value.to_le_bytes()).collect())
     }
 }
 
@@ -119,22 +139,44 @@ impl StoredTensor {
 
     /// The values from `first` on, row-major, as f32. The caller has seen to it that the tensor has so many.
     pub fn read_into(&self, first: usize, out: &mut [f32]) -> Result<(), String> {
-        let bytes = match &self.storage {
-            Storage::Mapped { map, start, len } => map.bytes(*start..start + len)?,
-            Storage::Owned(bytes) => bytes,
-            Storage::Deflated { .. } => return Err("its storage was not inflated".into()),
-        };
+        let bytes = self.bytes()?;
         match &self.element {
             Element::F32 => self.decode(bytes, first, out, f32::from_le_bytes),
             Element::F16 => self.decode(bytes, first, out, |bytes| f16::from_le_bytes(bytes).to_f32()),
             Element::Bf16 => self.decode(bytes, first, out, |bytes| {
                 f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
             }),
-            Element::Other(name) => {
-                return Err(format!("expected float32, float16 or bfloat16, found {name}"));
-            }
+            Element::Other(name) => return Err(no_float(name)),
         }
         Ok(())
+    }
+
+    /// All values as they are stored; where they don't lie side by side, a copy in float32.
+    #[cfg(feature = "cuda")]
+    pub fn raw(&self) -> Result<RawValues<'_>, String> {
+        let count: usize = self.shape.iter().product();
+        if !self.is_contiguous() {
+            let mut values = vec![0.0; count];
+            self.read_into(0, &mut values)?;
+            return Ok(RawValues::made(&values));
+        }
+        let bytes = self.bytes()?;
+        let of = |size: usize| &bytes[self.offset * size..][..count * size];
+        match &self.element {
+            Element::F32 => Ok(RawValues::F32(of(4).into())),
+            Element::F16 => Ok(RawValues::F16(of(2))),
+            Element::Bf16 => Ok(RawValues::Bf16(of(2))),
+            Element::Other(name) => Err(no_float(name)),
+        }
+    }
+
+    /// All of its storage.
+    fn bytes(&self) -> Result<&[u8], String> {
+        match &self.storage {
+            Storage::Mapped { map, start, len } => map.bytes(*start..start + len),
+            Storage::Owned(bytes) => Ok(bytes),
+            Storage::Deflated { .. } => Err("its storage was not inflated".into()),
+        }
     }
 
     fn decode<const SIZE: usize>(
@@ -192,6 +234,10 @@ impl StoredTensor {
     }
 }
 
+fn no_float(name: &str) -> String {
+    format!("expected float32, float16 or bfloat16, found {name}")
+}
+
 /// Strides of a row-major tensor.
 pub(super) fn row_major(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1usize; shape.len()];
@@ -247,6 +293,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn raw_values_are_the_files_own() {
+        let whole = tensor(&[2, 3], &[3, 1], 2, 9).unwrap();
+        let Storage::Owned(bytes) = &whole.storage else { panic!() };
+        let RawValues::F32(Cow::Borrowed(raw)) = whole.raw().unwrap() else { panic!("{:?}", whole.raw()) };
+        assert!(std::ptr::eq(raw, &bytes[8..32]));
+        let bytes: Arc<[u8]> = (0..12).collect();
+        let half = |element| {
+            StoredTensor::new(element, vec![3], vec![1], 2, 6, Storage::Owned(bytes.clone())).unwrap()
+        };
+        assert_eq!(half(Element::F16).raw().unwrap(), RawValues::F16(&bytes[4..10]));
+        assert_eq!(half(Element::Bf16).raw().unwrap(), RawValues::Bf16(&bytes[4..10]));
+        // Columns first: row-major only in a copy.
+        let turned = tensor(&[3, 2], &[1, 3], 0, 6).unwrap();
+        assert_eq!(turned.raw().unwrap(), RawValues::made(&[0., 3., 1., 4., 2., 5.]));
+        let other = StoredTensor { element: Element::Other("int64".into()), ..whole.clone() };
+        assert!(other.raw().unwrap_err().contains("found int64"));
     }
 
     #[test]

@@ -6,12 +6,16 @@ use std::time::Instant;
 
 #[path = "../../../kernels/tests/cuda_attention.rs"]
 mod attention;
+#[path = "../../../kernels/tests/cuda_cut_out.rs"]
+mod cut_out;
 #[path = "../../../kernels/tests/cuda_frame.rs"]
 mod frame;
 #[path = "../../../kernels/tests/cuda_norm.rs"]
 mod norm;
 #[path = "../../../kernels/tests/cuda_overlay.rs"]
 mod overlay;
+#[path = "../../../kernels/tests/cuda_pack.rs"]
+mod pack;
 #[path = "../../../kernels/tests/cuda_products.rs"]
 mod products;
 #[path = "../../../kernels/tests/cuda_resize_argmax.rs"]
@@ -52,6 +56,10 @@ pub fn run() -> usize {
         resize_argmax::infinite_logits_do_as_the_naive_twin_does,
         overlay::equals_the_naive_twin_on_ugly_sizes,
         overlay::nothing_shown_changes_nothing,
+        cut_out::equals_the_naive_twin_on_ugly_sizes,
+        cut_out::without_labels_nothing_is_shown,
+        pack::equals_the_naive_twin_to_the_bit,
+        pack::phases_are_those_of_a_deconv,
     ];
     let mut wrong = 0;
     for (name, check) in checks {

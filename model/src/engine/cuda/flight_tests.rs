@@ -10,6 +10,7 @@ use crate::engine::reference_data::{TINY, data};
 use crate::engine::{Stage, StageTimes};
 use crate::frame::OwnedFrame;
 use crate::segmenter::Segmenter;
+use crate::variant::Variant;
 
 /// What is left out, fails or is left over is the whole process's.
 pub(super) static ALONE: Mutex<()> = Mutex::new(());
@@ -45,7 +46,7 @@ fn small(family: usize) -> Result<Segmenter> {
 /// Noise of its own for each number.
 fn frame(number: usize) -> OwnedFrame {
     let (width, height) = (61, 45);
-    let byte = |i: usize| ((i * 40_503 + number * 7_919) * 2_654_435_761 >> 11) as u8;
+    let byte = |i: usize| (((i * 40_503 + number * 7_919) * 2_654_435_761) >> 11) as u8;
     OwnedFrame::rgb(width, height, (0..width * height * 3).map(byte).collect()).unwrap()
 }
 
@@ -167,6 +168,70 @@ fn every_call_may_fail() {
     }
     assert!(errors > 300, "only {errors} of {failures} failures were errors");
     assert_eq!(work().unwrap(), expected);
+}
+
+/// A device whose kernels do something else is known before it labels anything.
+#[test]
+fn a_device_that_computes_wrong_is_refused() {
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let backend = BackendRequest {
+        device: DeviceRequest::Cuda(Some(2)),
+        precision: Some(Precision::Bf16),
+        ..Default::default()
+    };
+    let card = small_card(0);
+    let on_it = || Segmenter::new(card.clone(), &Weights::generated(&card, 7), Options { backend, ..SMALL });
+    // As if one kernel of some did nothing.
+    inside::leave_out("cuLaunchKernel", 9, 8);
+    let result = on_it();
+    inside::leave_out_nothing();
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BackendUnavailable);
+    let text = error.to_string();
+    assert!(text.contains("cuda:2") && text.contains("fails its self-check"), "{text}");
+    // It is asked again.
+    assert!(on_it().is_ok());
+}
+
+/// With everything that two frames of 1920 x 1080 need. What the kernels compute doesn't matter here, and would take an hour.
+#[test]
+fn memory_stays_within_what_is_promised() {
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let device = DeviceRequest::Cuda(Some(1));
+    let backend = BackendRequest { device, ..Default::default() }.resolve().unwrap();
+    let (width, height) = (1920, 1080);
+    for (variant, mebibytes) in [(Variant::Sapiens03b, 1621), (Variant::Sapiens1b, 3238)] {
+        let card = Arc::new(ModelCard::of(variant));
+        let weights = Weights::generated(&card, 3);
+        let gpu = Gpu::open(1).unwrap();
+        self_check(&gpu, backend, Stored::F16).unwrap();
+        let (before, _) = gpu.memory_use();
+        assert_eq!(before, 0, "the self-check keeps something");
+        inside::leave_out("cuLaunchKernel", 1, 0);
+        let network = Arc::new(Network::load(&card, &weights, &gpu, Stored::F16).unwrap());
+        let engine = CudaEngine::new(&card, network, backend, &Options { slots: 2, ..Options::default() });
+        let engine = engine.unwrap();
+        for slot in 0..2 {
+            let frame = OwnedFrame::rgb(width, height, vec![0; width * height * 3]).unwrap();
+            engine.submit(slot, Box::new(frame)).unwrap();
+        }
+        for slot in 0..2 {
+            engine.finish(slot, &mut Output::default()).unwrap();
+        }
+        inside::leave_out_nothing();
+        let (now, peak) = gpu.memory_use();
+        println!("{variant}: {} MiB, {} MiB at most", now.div_ceil(1 << 20), peak.div_ceil(1 << 20));
+        assert!(now >= 2 * parameters(&card), "{variant}: {now} bytes hold no weights");
+        assert!(peak <= mebibytes << 20, "{variant}: {peak} bytes, expected at most {mebibytes} MiB");
+        drop(engine);
+        assert_eq!(gpu.memory_use().0, 0, "{variant}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use sapiens_stand_in_loader::inside;
 
 use super::flight_tests::{SMALL, alone, small_card};
 use super::*;
+use crate::alpha::apply_alpha;
 use crate::cuda::{Context, CudaFrame, ForeignPlane, ForeignStream, Look};
 use crate::frame::{
     Colorimetry, FrameView, FrameViewMut, Matrix, OwnedFrame, PixelFormat, Plane, PlaneMut, Range,
@@ -22,6 +23,7 @@ type Handle = *mut c_void;
 /// A function of the driver's, by its name and type.
 macro_rules! driver {
     ($name:literal($($argument:expr => $type:ty),*)) => {{
+        // SAFETY: whoever names a function gives its type.
         let function: extern "C" fn($($type),*) -> u32 = unsafe { std::mem::transmute(inside::function($name)) };
         assert_eq!(function($($argument),*), 0, $name);
     }};
@@ -169,7 +171,7 @@ fn frame(format: PixelFormat, number: usize) -> OwnedFrame {
     let info = FrameInfo { format, width: 61, height: 45, colorimetry };
     let planes = (0..format.planes()).map(|index| {
         let (row_bytes, rows) = info.plane_size(index);
-        let byte = |i: usize| (((i + index) * 40_503 + number * 7_919) * 2_654_435_761 >> 11) as u8;
+        let byte = |i: usize| ((((i + index) * 40_503 + number * 7_919) * 2_654_435_761) >> 11) as u8;
         ((0..(row_bytes + 7) * rows).map(byte).collect(), row_bytes + 7)
     });
     OwnedFrame::new(info, planes.collect()).unwrap()
@@ -270,63 +272,106 @@ fn frames_of_others_are_refused() {
     assert!(error.to_string().contains("a CUDA context of GPU 0: expected one of cuda:1"), "{error}");
 }
 
+/// Rows of a frame's planes, without what is between them.
+fn rows(info: FrameInfo, planes: &[Vec<u8>], strides: &[usize]) -> Vec<Vec<u8>> {
+    let planes: Vec<Plane<'_>> =
+        planes.iter().zip(strides).map(|(data, &stride)| Plane { data, stride }).collect();
+    let view = FrameView::new(info, &planes).unwrap();
+    let rows =
+        (0..info.format.planes()).flat_map(|index| (0..info.plane_size(index).1).map(move |y| (index, y)));
+    rows.map(|(index, y)| view.row(index, y).to_vec()).collect()
+}
+
+/// Shows labels on a frame on the device, and on the processor by `paint`.
+fn check_look(
+    (program, segmenter): (&Arc<Program>, &Segmenter),
+    format: PixelFormat,
+    look: Look,
+    labels: Option<&LabelMap>,
+    paint: impl FnOnce(&mut FrameViewMut<'_>),
+) {
+    let palette = Palette::of(segmenter.card());
+    let host = frame(format, 5);
+    let info = host.view().info();
+    let lying = program.upload(&host);
+    let mut canvas = program.upload(&frame(format, 99));
+    let mut on_device = |labels: Option<&LabelMap>| {
+        let (Some(frame), Some(canvas)) = (lying.frame.as_ref(), canvas.frame.as_mut()) else {
+            unreachable!("they were just made")
+        };
+        segmenter.paint(Painting { frame, canvas, labels, palette: &palette, look })
+    };
+    // Other labels of the same size first, which must not be seen again.
+    on_device(Some(&LabelMap::from_labels(61, 45, vec![3; 61 * 45]).unwrap())).unwrap();
+    on_device(labels).unwrap();
+    let error = on_device(Some(&LabelMap::new(3, 4))).unwrap_err();
+    assert!(error.to_string().contains("a map of 3 x 4 labels"), "{error}");
+    on_device(labels).unwrap();
+
+    for (index, (after, before)) in program.download(&lying).iter().zip(&lying.copies).enumerate() {
+        assert!(after == before, "{format}: plane {index} of the frame was painted on");
+    }
+    let strides: Vec<usize> = (0..format.planes()).map(|index| host.view().plane(index).stride).collect();
+    let mut expected = lying.copies.clone();
+    {
+        let mut planes = expected.iter_mut().zip(&strides);
+        let mut next = || match planes.next() {
+            Some((data, &stride)) => PlaneMut { data, stride },
+            None => PlaneMut::default(),
+        };
+        let view = match format.planes() {
+            1 => FrameViewMut::new(info, [next()]),
+            2 => FrameViewMut::new(info, [next(), next()]),
+            _ => FrameViewMut::new(info, [next(), next(), next()]),
+        };
+        paint(&mut view.unwrap());
+    }
+    let found = rows(info, &program.download(&canvas), &strides);
+    assert!(found == rows(info, &expected, &strides), "{format}, {look:?}");
+}
+
 #[test]
 fn labels_are_painted_where_the_frame_lies() {
     let _alone = alone();
     let program = Program::new();
     let segmenter = program.segmenter(0);
     let palette = Palette::of(segmenter.card());
-    for (number, format) in FORMATS.into_iter().enumerate() {
-        let host = frame(format, number);
-        let info = host.view().info();
-        let labels = labels_of(&segmenter, host.clone());
-        let lying = program.upload(&host);
-        let mut canvas = program.upload(&frame(format, 99));
-        let look = Look::Overlay { opacity: 0.4 };
-        let mut paint = |labels: Option<&LabelMap>| {
-            let (Some(frame), Some(canvas)) = (lying.frame.as_ref(), canvas.frame.as_mut()) else {
-                unreachable!("they were just made")
-            };
-            segmenter.paint(Painting { frame, canvas, labels, palette: &palette, look })
-        };
-        // Other labels of the same size first, which must not be seen again.
-        paint(Some(&LabelMap::from_labels(61, 45, vec![3; 61 * 45]).unwrap())).unwrap();
-        paint(Some(&labels)).unwrap();
-        let error = paint(Some(&LabelMap::new(3, 4))).unwrap_err();
-        assert!(error.to_string().contains("a map of 3 x 4 labels"), "{error}");
-        paint(Some(&labels)).unwrap();
-
-        let (frame_after, painted) = (program.download(&lying), program.download(&canvas));
-        for (index, (after, before)) in frame_after.iter().zip(&lying.copies).enumerate() {
-            assert!(after == before, "{format}: plane {index} of the frame was painted on");
+    let labels = labels_of(&segmenter, frame(PixelFormat::Rgb, 3));
+    for format in FORMATS {
+        for opacity in [0.0, 0.4, 1.0] {
+            check_look((&program, &segmenter), format, Look::Overlay { opacity }, Some(&labels), |view| {
+                paint_overlay(view, &labels, &palette, opacity).unwrap();
+            });
         }
-        let strides: Vec<usize> = (0..format.planes()).map(|index| host.view().plane(index).stride).collect();
-        let mut expected = lying.copies.clone();
-        {
-            let mut planes = expected.iter_mut().zip(&strides);
-            let mut next = || match planes.next() {
-                Some((data, &stride)) => PlaneMut { data, stride },
-                None => PlaneMut::default(),
-            };
-            let mut view = match format.planes() {
-                1 => FrameViewMut::new(info, [next()]),
-                2 => FrameViewMut::new(info, [next(), next()]),
-                _ => FrameViewMut::new(info, [next(), next(), next()]),
-            }
-            .unwrap();
-            paint_overlay(&mut view, &labels, &palette, 0.4).unwrap();
-        }
-        let rows = |planes: &[Vec<u8>]| {
-            let planes: Vec<Plane<'_>> =
-                planes.iter().zip(&strides).map(|(data, &stride)| Plane { data, stride }).collect();
-            let view = FrameView::new(info, &planes).unwrap();
-            let rows = (0..format.planes())
-                .flat_map(|index| (0..info.plane_size(index).1).map(move |y| (index, y)))
-                .map(|(index, y)| view.row(index, y).to_vec());
-            rows.collect::<Vec<_>>()
-        };
-        assert!(rows(&painted) == rows(&expected), "{format}");
     }
+    check_look((&program, &segmenter), PixelFormat::Nv12, Look::Overlay { opacity: 0.4 }, None, |_| {});
+}
+
+#[test]
+fn frames_are_cut_out_where_they_lie() {
+    let _alone = alone();
+    let program = Program::new();
+    let segmenter = program.segmenter(0);
+    let palette = Palette::of(segmenter.card());
+    let labels = labels_of(&segmenter, frame(PixelFormat::Rgb, 3));
+    for format in [PixelFormat::Rgba, PixelFormat::Bgra, PixelFormat::Rgbx, PixelFormat::Bgrx] {
+        for labels in [Some(&labels), None] {
+            check_look((&program, &segmenter), format, Look::CutOut, labels, |view| {
+                apply_alpha(view, labels, &palette).unwrap();
+            });
+        }
+    }
+    let (lying, mut canvas) =
+        (program.upload(&frame(PixelFormat::Rgb, 0)), program.upload(&frame(PixelFormat::Rgb, 1)));
+    let painting = Painting {
+        frame: lying.frame.as_ref().unwrap(),
+        canvas: canvas.frame.as_mut().unwrap(),
+        labels: None,
+        palette: &palette,
+        look: Look::CutOut,
+    };
+    let error = segmenter.paint(painting).unwrap_err();
+    assert!(error.to_string().contains("a frame in RGB can't have alpha"), "{error}");
 }
 
 #[test]

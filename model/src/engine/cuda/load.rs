@@ -1,152 +1,160 @@
-//! From a checkpoint's tensors to weights on the device: converted, padded with zeros to what the kernels read at once, one tensor
-//! after the other.
+//! From a checkpoint's tensors to weights on the device: bytes go up as the checkpoint has them, one tensor after the other, and are
+//! converted and laid out there, padded with zeros to what the kernels read at once. [`layout`] says how.
 
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use half::{bf16, f16};
-use sapiens_kernels::cuda::product::deconv_weights;
-use sapiens_kernels::cuda::{Buffer, Plain, Precision, Stream};
+mod layout;
+#[cfg(test)]
+mod tests;
 
+use sapiens_kernels::cuda::pack::{Format, Gather, Pack, Packed, Source};
+use sapiens_kernels::cuda::{Buffer, Plain, Precision, SliceMut, Stream};
+
+use self::layout::{heads, in_turn, padded, phases, whole};
 use super::network::{CHUNK, Linear, Norm, head_stride};
 use crate::engine::sizes::Sizes;
 use crate::engine::trained_grid;
 use crate::error::Result;
-use crate::weights::Weights;
+use crate::weights::{RawValues, Weights};
 
 pub(super) struct Loader<'a> {
     weights: &'a Weights,
     stream: &'a Stream,
-    precision: Precision,
+    pack: Pack,
+    /// A tensor as the checkpoint has it, one after the other: as long as the longest so far.
+    staging: Buffer<u8>,
 }
 
 impl<'a> Loader<'a> {
-    pub fn new(weights: &'a Weights, stream: &'a Stream, precision: Precision) -> Self {
-        Self { weights, stream, precision }
+    pub fn new(weights: &'a Weights, stream: &'a Stream, precision: Precision) -> Result<Self> {
+        let gpu = stream.gpu();
+        Ok(Self { weights, stream, pack: Pack::new(gpu, precision)?, staging: Buffer::new(gpu, 0)? })
     }
 
-    /// All values of a tensor.
-    pub fn values(&self, name: &str) -> Result<Vec<f32>> {
-        self.weights.tensor_f32(name)
+    /// Waits until all weights are made, so that any stream may read them.
+    pub fn finish(self) -> Result<()> {
+        Ok(self.stream.synchronize()?)
     }
 
-    /// Values to the device.
-    pub fn upload<T: Plain>(&self, values: &[T]) -> Result<Buffer<T>> {
-        let mut buffer = Buffer::new(self.stream.gpu(), values.len())?;
-        self.stream.upload(values, buffer.slice_mut(..))?;
-        Ok(buffer)
-    }
-
-    /// The position embedding and its rows and columns.
+    /// The position embedding, which the host stretches to each grid, and its rows and columns.
     pub fn pos_embed(&self) -> Result<(Vec<f32>, (usize, usize))> {
-        Ok((self.values("backbone.pos_embed")?, trained_grid(self.weights)?))
+        Ok((self.weights.tensor_f32("backbone.pos_embed")?, trained_grid(self.weights)?))
     }
 
-    pub fn layer_norm(&self, name: &str) -> Result<Norm> {
-        let bias = Some(self.upload(&self.values(&format!("{name}.bias"))?)?);
+    /// Tensors in float32, one behind the other.
+    pub fn vector(&mut self, names: &[&str]) -> Result<Buffer<f32>> {
+        let part = |&name: &&str| (name.to_owned(), vec![whole(self.len(name))]);
+        let parts: Vec<_> = names.iter().map(part).collect();
+        self.packed(&parts)
+    }
+
+    pub fn layer_norm(&mut self, name: &str) -> Result<Norm> {
+        let bias = Some(self.vector(&[&format!("{name}.bias")])?);
         Ok(Norm { bias, ..self.rms_norm(name)? })
     }
 
-    pub fn rms_norm(&self, name: &str) -> Result<Norm> {
-        Ok(Norm { weight: self.upload(&self.values(&format!("{name}.weight"))?)?, bias: None })
-    }
-
-    /// Values as they are stored, on the device.
-    fn stored(&self, values: &[f32]) -> Result<Buffer<u16>> {
-        let mut bits = vec![0u16; values.len()];
-        match self.precision {
-            Precision::F16 | Precision::F16Promoted => {
-                bits.reinterpret_cast_mut::<f16>().convert_from_f32_slice(values);
-            }
-            Precision::Bf16 => bits.reinterpret_cast_mut::<bf16>().convert_from_f32_slice(values),
-        }
-        self.upload(&bits)
-    }
-
-    fn finished(&self, weights: &[f32], bias: Option<&[f32]>, columns: usize) -> Result<Linear> {
-        let bias = bias.map(|bias| self.upload(bias)).transpose()?;
-        Ok(Linear { weights: self.stored(weights)?, bias, columns })
+    pub fn rms_norm(&mut self, name: &str) -> Result<Norm> {
+        Ok(Norm { weight: self.vector(&[&format!("{name}.weight")])?, bias: None })
     }
 
     /// A linear layer of rows of `depth`. The patch embedding is stored the same way.
-    pub fn linear(&self, name: &str, depth: usize) -> Result<Linear> {
-        let weights = self.values(&format!("{name}.weight"))?;
-        let bias = self.values(&format!("{name}.bias"))?;
-        debug_assert_eq!(weights.len(), bias.len() * depth, "{name}");
-        self.finished(&weights, Some(&bias), bias.len())
+    pub fn linear(&mut self, name: &str, depth: usize) -> Result<Linear> {
+        self.biased(&[name], |outputs| [whole(outputs * depth), whole(outputs)])
     }
 
     /// One or several layers to heads as one, each head's rows followed by zeros up to the stride of heads.
-    pub fn heads(&self, names: &[&str], sizes: &Sizes) -> Result<Linear> {
-        let (mut weights, mut biases) = (Vec::new(), Vec::new());
-        let (depth, head_dim, stride) = (sizes.embed_dim, sizes.head_dim(), head_stride(sizes));
-        for name in names {
-            weights.extend(padded(
-                &self.values(&format!("{name}.weight"))?,
-                head_dim * depth,
-                stride * depth,
-            ));
-            biases.extend(padded(&self.values(&format!("{name}.bias"))?, head_dim, stride));
-        }
-        self.finished(&weights, Some(&biases), biases.len())
+    pub fn heads(&mut self, names: &[&str], sizes: &Sizes) -> Result<Linear> {
+        let rows = [sizes.head_dim(), head_stride(sizes)];
+        self.biased(names, |outputs| [sizes.embed_dim, 1].map(|depth| heads(outputs / rows[0], rows, depth)))
     }
 
     /// The layer from heads, with zeros for what is between them.
-    pub fn projection(&self, name: &str, sizes: &Sizes) -> Result<Linear> {
-        let weights = self.values(&format!("{name}.weight"))?;
-        let bias = self.values(&format!("{name}.bias"))?;
-        let weights = padded(&weights, sizes.head_dim(), head_stride(sizes));
-        self.finished(&weights, Some(&bias), bias.len())
+    pub fn projection(&mut self, name: &str, sizes: &Sizes) -> Result<Linear> {
+        let columns = [sizes.head_dim(), head_stride(sizes)];
+        self.biased(&[name], |outputs| [padded([outputs * sizes.heads; 2], columns), whole(outputs)])
     }
 
     /// A SwiGLU's first layer: rows of both halves in turn.
-    pub fn gated(&self, name: &str, hidden: usize, depth: usize) -> Result<Linear> {
-        let weights = self.values(&format!("{name}.weight"))?;
-        let bias = self.values(&format!("{name}.bias"))?;
-        self.finished(&in_turn(&weights, hidden * depth, depth), Some(&in_turn(&bias, hidden, 1)), 2 * hidden)
+    pub fn gated(&mut self, name: &str, hidden: usize, depth: usize) -> Result<Linear> {
+        self.biased(&[name], |_| [depth, 1].map(|depth| in_turn(hidden, depth)))
     }
 
     /// A 1x1 convolution before an InstanceNorm, to which a bias changes nothing.
-    pub fn conv(&self, name: &str, inputs: usize, outputs: usize) -> Result<Linear> {
-        let weights =
-            padded(&self.values(&format!("{name}.weight"))?, inputs, inputs.next_multiple_of(CHUNK));
-        let columns = outputs.next_multiple_of(CHUNK);
-        let weights = padded(&weights, weights.len(), weights.len() / outputs * columns);
-        self.finished(&weights, None, columns)
+    pub fn conv(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Linear> {
+        let [depth, columns] = [inputs, outputs].map(|count| count.next_multiple_of(CHUNK));
+        let layout = padded([outputs, columns], [inputs, depth]);
+        let weights = self.packed(&[(format!("{name}.weight"), vec![layout])])?;
+        Ok(Linear { weights, bias: None, columns })
     }
 
     /// The last 1x1 convolution.
-    pub fn classifier(&self, name: &str, inputs: usize, classes: usize) -> Result<Linear> {
-        let weights =
-            padded(&self.values(&format!("{name}.weight"))?, inputs, inputs.next_multiple_of(CHUNK));
-        let columns = classes.next_multiple_of(4);
-        let weights = padded(&weights, weights.len(), weights.len() / classes * columns);
-        let bias = padded(&self.values(&format!("{name}.bias"))?, classes, columns);
-        self.finished(&weights, Some(&bias), columns)
+    pub fn classifier(&mut self, name: &str, inputs: usize, classes: usize) -> Result<Linear> {
+        let rows = [classes, classes.next_multiple_of(4)];
+        let depths = [[inputs, inputs.next_multiple_of(CHUNK)], [1, 1]];
+        self.biased(&[name], |_| depths.map(|depth| padded(rows, depth)))
     }
 
     /// A ConvTranspose, `[inputs, outputs, 4, 4]`.
-    pub fn conv_transpose(&self, name: &str, inputs: usize, outputs: usize) -> Result<Linear> {
+    pub fn conv_transpose(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Linear> {
         let [channels, columns] = [inputs, outputs].map(|count| count.next_multiple_of(CHUNK));
-        let weights = padded(&self.values(name)?, outputs * 16, columns * 16);
-        let weights = padded(&weights, weights.len(), channels * columns * 16);
-        self.finished(&deconv_weights(&weights, channels, columns), None, columns)
+        let layouts = phases([inputs, channels], [outputs, columns]);
+        let weights = self.packed(&[(name.to_owned(), layouts.to_vec())])?;
+        Ok(Linear { weights, bias: None, columns })
     }
-}
 
-/// Groups of `len` values followed by zeros up to `stride`.
-fn padded(values: &[f32], len: usize, stride: usize) -> Vec<f32> {
-    if len == stride {
-        return values.to_vec();
+    /// Layers as one, of each of which `layouts` says for its number of outputs how weights and biases lie.
+    fn biased(&mut self, names: &[&str], layouts: impl Fn(usize) -> [Gather; 2]) -> Result<Linear> {
+        let (mut weights, mut biases, mut columns) = (Vec::new(), Vec::new(), 0);
+        for name in names {
+            let bias_name = format!("{name}.bias");
+            let [weight, bias] = layouts(self.len(&bias_name));
+            columns += bias.count();
+            weights.push((format!("{name}.weight"), vec![weight]));
+            biases.push((bias_name, vec![bias]));
+        }
+        let bias = Some(self.packed(&biases)?);
+        Ok(Linear { weights: self.packed(&weights)?, bias, columns })
     }
-    let mut out = Vec::with_capacity(values.len() / len * stride);
-    for group in values.chunks_exact(len) {
-        out.extend_from_slice(group);
-        out.resize(out.len() + stride - len, 0.0);
-    }
-    out
-}
 
-/// Rows of `len` of the first `half` values and of those behind it, in turn.
-fn in_turn(values: &[f32], half: usize, len: usize) -> Vec<f32> {
-    let (first, second) = values.split_at(half);
-    first.chunks_exact(len).zip(second.chunks_exact(len)).flat_map(|(a, b)| [a, b].concat()).collect()
+    /// Values of a tensor; of one that isn't there none, which reading it will say.
+    fn len(&self, name: &str) -> usize {
+        self.weights.shape(name).map_or(0, |shape| shape.iter().product())
+    }
+
+    /// Tensors, each laid out in one or several ways, one behind the other.
+    fn packed<T: Plain>(&mut self, tensors: &[(String, Vec<Gather>)]) -> Result<Buffer<T>>
+    where
+        for<'b> Packed<'b>: From<SliceMut<'b, T>>,
+    {
+        let counts = tensors.iter().flat_map(|(_, layouts)| layouts).map(Gather::count);
+        let mut buffer = Buffer::new(self.stream.gpu(), counts.sum())?;
+        let mut start = 0;
+        for (name, layouts) in tensors {
+            let (format, len) = self.stage(name)?;
+            let source = Source { format, bytes: self.staging.slice(..len) };
+            for layout in layouts {
+                let end = start + layout.count();
+                let out = buffer.slice_mut(start..end).into();
+                self.pack.run(self.stream, source, layout, out)?;
+                start = end;
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// Brings a tensor up as it is, behind what is still made of the last one; says what its bytes are and how many.
+    fn stage(&mut self, name: &str) -> Result<(Format, usize)> {
+        let raw = self.weights.raw(name)?;
+        let (format, bytes) = match &raw {
+            RawValues::F32(bytes) => (Format::F32, &**bytes),
+            RawValues::F16(bytes) => (Format::F16, *bytes),
+            RawValues::Bf16(bytes) => (Format::Bf16, *bytes),
+        };
+        if self.staging.len() < bytes.len() {
+            let gpu = self.stream.gpu();
+            // The old one goes before the new one comes: both may be large.
+            self.staging = Buffer::new(gpu, 0)?;
+            self.staging = Buffer::new(gpu, bytes.len())?;
+        }
+        self.stream.upload(bytes, self.staging.slice_mut(..bytes.len()))?;
+        Ok((format, bytes.len()))
+    }
 }

@@ -15,6 +15,7 @@ mod load;
 mod network;
 mod paint;
 mod pass;
+mod self_check;
 mod slot;
 mod stages;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use sapiens_kernels::cuda::{CudaError, Event, Gpu, Precision as Stored, Properti
 use self::network::Network;
 use self::paint::Painter;
 use self::pass::Pass;
+use self::self_check::self_check;
 use self::slot::{Asked, Slot};
 use super::{Engine, Output, Place};
 use crate::backend::{Backend, Device, Precision};
@@ -99,6 +101,7 @@ pub(crate) fn engine(
             ));
         }
         let precision = stored(backend.precision, gpu.properties());
+        self_check(&gpu, backend, precision)?;
         Network::load(card, weights, &gpu, precision).map_err(|error| too_large(card, &gpu, error))
     })?;
     let gpu = network.gpu().clone();

@@ -158,7 +158,7 @@ impl Network {
         let (network, sizes) = (&card.network, sizes(card)?);
         let products = Products::new(gpu, precision)?;
         let stream = Stream::new(gpu)?;
-        let loader = Loader::new(weights, &stream, precision);
+        let mut loader = Loader::new(weights, &stream, precision)?;
         let patch = 3 * PATCH * PATCH;
         let patch_embed = loader.linear("backbone.patch_embed.projection", patch)?;
         let (positions, ln1) = match card.family {
@@ -167,17 +167,15 @@ impl Network {
                 (Positions::Embedding { values, grid }, loader.layer_norm("backbone.ln1")?)
             }
             Family::Sapiens2 => {
-                let mut prefix = loader.values("backbone.cls_token")?;
-                prefix.extend(loader.values("backbone.storage_tokens")?);
-                let prefix = loader.upload(&prefix)?;
+                let prefix = loader.vector(&["backbone.cls_token", "backbone.storage_tokens"])?;
                 (Positions::Rotary { prefix }, loader.rms_norm("backbone.ln1")?)
             }
         };
         let layers = (0..network.layers)
             .map(|i| match card.family {
-                Family::Sapiens => Layer::sapiens(&format!("backbone.layers.{i}"), &sizes, &loader),
+                Family::Sapiens => Layer::sapiens(&format!("backbone.layers.{i}"), &sizes, &mut loader),
                 Family::Sapiens2 => {
-                    Layer::sapiens2(&format!("backbone.blocks.{i}"), i, card, &sizes, &loader)
+                    Layer::sapiens2(&format!("backbone.blocks.{i}"), i, card, &sizes, &mut loader)
                 }
             })
             .collect::<Result<_>>()?;
@@ -199,6 +197,7 @@ impl Network {
             channels = outputs;
         }
         let conv_seg = loader.classifier("decode_head.conv_seg", channels, sizes.classes)?;
+        loader.finish()?;
         Ok(Self {
             gpu: gpu.clone(),
             attention: Attention::new(gpu, precision, sizes.head_dim())?,
@@ -327,7 +326,7 @@ impl Network {
 }
 
 impl Layer {
-    fn sapiens(name: &str, sizes: &Sizes, loader: &Loader<'_>) -> Result<Self> {
+    fn sapiens(name: &str, sizes: &Sizes, loader: &mut Loader<'_>) -> Result<Self> {
         let dim = sizes.embed_dim;
         Ok(Self {
             ln1: loader.layer_norm(&format!("{name}.ln1"))?,
@@ -348,17 +347,18 @@ impl Layer {
         index: usize,
         card: &ModelCard,
         sizes: &Sizes,
-        loader: &Loader<'_>,
+        loader: &mut Loader<'_>,
     ) -> Result<Self> {
         let projections = ["wq", "wk", "wv"].map(|part| format!("{name}.attn.{part}"));
-        let norm = |part: &str| loader.upload(&loader.values(&format!("{name}.attn.{part}_norm.weight"))?);
+        let norm = |part| loader.vector(&[&format!("{name}.attn.{part}_norm.weight")]);
+        let [q, k] = ["q", "k"].map(norm);
         Ok(Self {
             ln1: loader.rms_norm(&format!("{name}.ln1"))?,
             kv_heads: card.network.kv_heads(index),
             qkv: loader.heads(&projections.each_ref().map(String::as_str), sizes)?,
-            qk_norm: Some([norm("q")?, norm("k")?]),
+            qk_norm: Some([q?, k?]),
             proj: loader.projection(&format!("{name}.attn.proj"), sizes)?,
-            gamma: Some(loader.upload(&loader.values(&format!("{name}.attn.gamma.weight"))?)?),
+            gamma: Some(loader.vector(&[&format!("{name}.attn.gamma.weight")])?),
             ln2: loader.rms_norm(&format!("{name}.ln2"))?,
             expand: loader.gated(&format!("{name}.ffn.w12"), sizes.ffn_dim, sizes.embed_dim)?,
             activation: Activation::SwiGlu,

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use sapiens_kernels::cuda::cut_out::{CutOut, Shown};
 use sapiens_kernels::cuda::frame::PlaneMut;
 use sapiens_kernels::cuda::overlay::{Canvas, Overlay, Tints};
 use sapiens_kernels::cuda::{Buffer, Event, Gpu, Staging, Stream};
 
 use super::describe;
+use crate::alpha::alpha_byte;
 use crate::cuda::{CudaFrame, Look, Painting};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::{Colorimetry, FrameInfo, PixelFormat};
@@ -20,10 +22,12 @@ pub(super) struct Painter {
     /// Marks streams of others, which this one waits for.
     foreign: Event,
     overlay: Overlay,
+    cut_out: CutOut,
     /// The last labels' way to the device.
     staging: Staging<u8>,
     labels: Buffer<u8>,
     tints: Option<KnownTints>,
+    shown: Option<(Palette, Shown)>,
 }
 
 /// Tints, and what they were made from.
@@ -41,25 +45,27 @@ impl Painter {
             stream: Stream::new(gpu)?,
             foreign: Event::new(gpu, false)?,
             overlay: Overlay::new(gpu)?,
+            cut_out: CutOut::new(gpu)?,
             staging: Staging::new(gpu, 0)?,
             labels: Buffer::new(gpu, 0)?,
             tints: None,
+            shown: None,
         })
     }
 
     /// As [`Engine::paint`](super::Engine::paint).
     pub fn paint(&mut self, painting: Painting<'_>) -> Result<()> {
         let Painting { frame, canvas, labels, palette, look } = painting;
+        if let Some(labels) = labels {
+            check_size(frame.info(), labels)?;
+        }
         self.copy(frame, canvas)?;
         let shown = match (look, labels) {
             (Look::Overlay { opacity }, Some(labels)) if opacity > 0.0 => {
                 self.paint_over(canvas, labels, palette, opacity)
             }
             (Look::Overlay { .. }, _) => Ok(()),
-            (Look::CutOut, _) => Err(SegmentError::new(
-                ErrorKind::InvalidFrame,
-                format!("a {} frame on a GPU can't be cut out", frame.info().format),
-            )),
+            (Look::CutOut, labels) => self.cut_out(frame.info(), canvas, labels, palette),
         };
         let done = self.stream.synchronize();
         shown?;
@@ -96,7 +102,6 @@ impl Painter {
         opacity: f64,
     ) -> Result<()> {
         let info = canvas.info();
-        check_size(info, labels)?;
         self.bring(labels)?;
         let known = self.tints.take().filter(|known| {
             (known.format, known.colorimetry, known.opacity) == (info.format, info.colorimetry, opacity)
@@ -121,6 +126,38 @@ impl Painter {
             planes: &mut planes,
         };
         Ok(self.overlay.run(&self.stream, canvas, self.labels.slice(..), &known.tints)?)
+    }
+
+    /// What alpha is is the frame's format to say: the canvas's has a meaning for it anyway.
+    fn cut_out(
+        &mut self,
+        frame: FrameInfo,
+        canvas: &mut CudaFrame,
+        labels: Option<&LabelMap>,
+        palette: &Palette,
+    ) -> Result<()> {
+        let (_, has_alpha) = alpha_byte(frame.format)?;
+        if let Some(labels) = labels {
+            self.bring(labels)?;
+        }
+        let known = self.shown.take().filter(|(known, _)| known == palette);
+        let (_, shown) = self.shown.insert(match known {
+            Some(known) => known,
+            None => {
+                let shown = std::array::from_fn(|label| palette.is_shown(label as u8));
+                (palette.clone(), Shown::new(&self.stream, &shown)?)
+            }
+        });
+        let mut planes: Vec<PlaneMut<'_>> =
+            canvas.planes_mut().iter_mut().map(|plane| plane.plane_mut()).collect();
+        let canvas = Canvas {
+            layout: frame.format.layout(),
+            width: frame.width,
+            height: frame.height,
+            planes: &mut planes,
+        };
+        let labels = labels.map(|_| self.labels.slice(..));
+        Ok(self.cut_out.run(&self.stream, canvas, has_alpha, labels, shown)?)
     }
 
     /// Queues labels' way to the device.

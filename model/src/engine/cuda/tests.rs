@@ -8,6 +8,7 @@ use sapiens_kernels::cpu::product::patch_rows;
 use sapiens_kernels::cuda::Capability;
 use sapiens_stand_in_loader as stand_in;
 
+use super::flight_tests::alone;
 use super::network::logits_stride;
 use super::workspace::Workspace;
 use super::*;
@@ -49,6 +50,7 @@ fn logits(network: &Network, stream: &Stream, size: [usize; 2], input: &[f32]) -
 
 #[test]
 fn tiny_networks_agree_with_the_authors() {
+    let _alone = alone();
     for (card, seed, files) in TINY {
         let card = ModelCard::load(&data(card)).unwrap();
         let weights = Weights::generated(&card, seed);
@@ -100,7 +102,7 @@ fn frame(format: PixelFormat, width: usize, height: usize) -> OwnedFrame {
 
 #[test]
 fn labels_are_those_of_the_processor() {
-    stand_in::open();
+    let _alone = alone();
     for (card, seed, _) in TINY {
         let card = ModelCard::load(&data(card)).unwrap();
         let weights = Weights::generated(&card, seed);
@@ -148,7 +150,7 @@ fn labels_are_those_of_the_processor() {
 
 #[test]
 fn what_cannot_be_had_is_named() {
-    stand_in::open();
+    let _alone = alone();
     let count = gpus().len() as u32;
     let request = |device, mode, precision| BackendRequest { device, mode, precision }.resolve();
     let missing = request(DeviceRequest::Cuda(Some(count + 7)), None, None).unwrap_err();
