@@ -11,8 +11,8 @@ pub(crate) mod cuda;
 pub mod fake;
 #[cfg(feature = "portable")]
 pub(crate) mod portable;
-#[cfg(test)]
-mod reference_data;
+#[cfg(any(test, feature = "cuda-check"))]
+pub mod reference_data;
 mod sizes;
 mod timing;
 mod worker;
@@ -36,7 +36,9 @@ use crate::label_map::LabelMap;
 use crate::segmenter::Options;
 use crate::weights::{Weights, pos_embed_grid};
 
-pub use timing::{Stage, StageTimes, Timing};
+#[cfg(feature = "cuda-check")]
+pub use cuda::check::{BareNetwork, allowed_of_tiny};
+pub use timing::{DeviceSpans, Span, Stage, StageTimes, Timing};
 pub(crate) use worker::{Network, Worker};
 
 /// What an engine makes of a frame.

@@ -108,6 +108,26 @@ impl StageClock {
     }
 }
 
+/// When a part of a frame's work was done, counted from when its engine was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// When it began.
+    pub begin: Duration,
+    /// When it was done.
+    pub end: Duration,
+}
+
+/// When a GPU did what. Its clock counts milliseconds in float32: to two microseconds in the first quarter of a minute, coarser later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceSpans {
+    /// The frame's way up; nearly nothing for a frame that is there already.
+    pub upload: Span,
+    /// From the frame to its labels.
+    pub compute: Span,
+    /// The labels' way down.
+    pub download: Span,
+}
+
 /// How long each step of one frame took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timing {
@@ -119,6 +139,8 @@ pub struct Timing {
     pub postprocess: Duration,
     /// What `network` consists of.
     pub stages: StageTimes,
+    /// When that was, on a GPU.
+    pub device: Option<DeviceSpans>,
 }
 
 impl Timing {

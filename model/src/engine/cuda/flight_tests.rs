@@ -7,7 +7,7 @@ use sapiens_stand_in_loader::inside;
 use super::*;
 use crate::backend::{BackendRequest, DeviceRequest};
 use crate::engine::reference_data::{TINY, data};
-use crate::engine::{Stage, StageTimes};
+use crate::engine::{DeviceSpans, Stage, StageTimes};
 use crate::frame::OwnedFrame;
 use crate::segmenter::Segmenter;
 use crate::variant::Variant;
@@ -253,6 +253,10 @@ fn stages_are_timed_and_launches_counted() {
         // Each is rounded to a microsecond or less.
         let network = output.timing.network;
         assert!(times.total() <= network + Duration::from_millis(1), "{times:?} of {network:?}");
+
+        let DeviceSpans { upload, compute, download } = output.timing.device.unwrap();
+        let marks = [upload.begin, upload.end, compute.begin, compute.end, download.begin, download.end];
+        assert!(!upload.begin.is_zero() && marks.is_sorted(), "{marks:?}");
 
         segmenter.time_stages(false);
         segmenter.submit(frame(0)).unwrap();

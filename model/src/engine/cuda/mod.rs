@@ -7,6 +7,8 @@
 //!
 //! Nothing waits for the device but whoever asks for a frame's labels, and after the first frame of a size nothing is allocated.
 
+#[cfg(any(test, feature = "cuda-check"))]
+pub(crate) mod check;
 #[cfg(test)]
 mod flight_tests;
 #[cfg(test)]
@@ -134,6 +136,8 @@ struct CudaEngine {
     keep_logits: bool,
     time_stages: AtomicBool,
     network: Arc<Network>,
+    /// What times are counted from.
+    origin: Event,
     patches: Patches,
     resize_argmax: ResizeArgmax,
 }
@@ -164,12 +168,15 @@ impl CudaEngine {
                 Some(Pass::new(&network, &stream, [height, width])?)
             }
         };
+        let origin = Event::new(gpu, true)?;
+        origin.record(&stream)?;
         Ok(Self {
             backend,
             card: card.clone(),
             input_size: options.input_size,
             keep_logits: options.keep_logits,
             time_stages: AtomicBool::new(false),
+            origin,
             patches: Patches::new(&stream, network.precision(), card.input.mean, card.input.std)?,
             resize_argmax: ResizeArgmax::new(gpu)?,
             slots,
@@ -227,7 +234,7 @@ impl Engine for CudaEngine {
 
     fn finish(&self, slot: usize, output: &mut Output) -> Result<()> {
         let mut slot = lock(&self.slots[slot]);
-        let finished = slot.finish(output);
+        let finished = slot.finish(output, &self.origin);
         if finished.is_err() {
             slot.clear();
         }

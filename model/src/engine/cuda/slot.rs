@@ -8,7 +8,7 @@ use sapiens_kernels::cuda::frame::{Frame as DeviceFrame, Patches, Plane, ResizeT
 use sapiens_kernels::cuda::resize_argmax::{PixelLogits, ResizeArgmax};
 use sapiens_kernels::cuda::{Buffer, Event, Gpu, Staging, Stream};
 
-use super::super::{Logits, Output, Timing, label_window};
+use super::super::{DeviceSpans, Logits, Output, Span, Timing, label_window};
 use super::between;
 use super::pass::Pass;
 use super::stages::StageMarks;
@@ -47,6 +47,7 @@ struct Marks {
     turn: Event,
     patches: Event,
     logits: Event,
+    labels: Event,
 }
 
 /// What a frame needs outside of the forward pass.
@@ -77,8 +78,14 @@ struct SentLogits {
 impl Slot {
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let mark = || Event::new(gpu, true);
-        let marks =
-            Marks { begin: mark()?, received: mark()?, turn: mark()?, patches: mark()?, logits: mark()? };
+        let marks = Marks {
+            begin: mark()?,
+            received: mark()?,
+            turn: mark()?,
+            patches: mark()?,
+            logits: mark()?,
+            labels: mark()?,
+        };
         Ok(Self {
             stream: Stream::new(gpu)?,
             marks,
@@ -175,6 +182,7 @@ impl Slot {
         if asked.logits {
             SentLogits::send(sent, stream, logits)?;
         }
+        marks.labels.record(stream)?;
         Ok(free.record(stream)?)
     }
 
@@ -185,14 +193,22 @@ impl Slot {
         Ok(memory.sent.download(stream, memory.labels.slice(..))?)
     }
 
-    /// Waits for the labels. `output` stays as it was if they don't come.
-    pub fn finish(&mut self, output: &mut Output) -> Result<()> {
+    /// Waits for the labels. `output` stays as it was if they don't come. Times are counted from `origin`.
+    pub fn finish(&mut self, output: &mut Output, origin: &Event) -> Result<()> {
         let Self { marks, stages, memory, held, copied, .. } = self;
         let Some(memory) = memory else {
             return Err(SegmentError::new(ErrorKind::Engine, "the slot has no frame"));
         };
         let labels = memory.sent.read()?;
         *held = None;
+        let span = |first: &Event, last: &Event| -> Result<Span> {
+            Ok(Span { begin: between(origin, first)?, end: between(origin, last)? })
+        };
+        let device = DeviceSpans {
+            upload: span(&marks.begin, &marks.received)?,
+            compute: span(&marks.turn, &marks.labels)?,
+            download: span(&marks.labels, memory.sent.copied())?,
+        };
         let timing = Timing {
             preprocess: *copied
                 + between(&marks.begin, &marks.received)?
@@ -200,6 +216,7 @@ impl Slot {
             network: between(&marks.patches, &marks.logits)?,
             postprocess: between(&marks.logits, memory.sent.copied())?,
             stages: stages.times(&marks.patches)?,
+            device: Some(device),
         };
         let logits = memory.logits.as_ref().map(SentLogits::planar).transpose()?;
         output.labels.resize(memory.info.width, memory.info.height);
