@@ -11,7 +11,7 @@ export SAPIENSSEG_CLIPS
 SAPIENSSEG_CUDA ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/cuda
 export SAPIENSSEG_CUDA
 
-.PHONY: device-check help demo test check deps clips cuda-tools cuda-check ptx fmt clippy unit loom full-size full-size-all doc build train install clean
+.PHONY: portable-cuda device-check help demo test check deps clips cuda-tools cuda-check ptx fmt clippy unit loom full-size full-size-all doc build train install clean
 
 help:
 	@echo "make demo       a clip of drawn people through the element: a video and a picture in demo/"
@@ -31,7 +31,7 @@ help:
 
 test: check full-size loom
 
-check: deps clips fmt cuda-check clippy unit doc
+check: deps clips fmt cuda-check clippy portable-cuda unit doc
 
 deps:
 	@tools/install-deps.sh
@@ -54,6 +54,10 @@ fmt:
 
 clippy: deps
 	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
+
+# burn on NVIDIA GPUs is in no build but one that asks for it.
+portable-cuda: deps
+	$(CARGO) clippy -p sapiens-model --locked --features portable-cuda -- -D warnings
 
 # The full-size networks have a target of their own, and run alone.
 unit: deps clips cuda-tools

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use sapiens_model::{
-    Device, Output, OwnedFrame, Result, Segmenter, Stage, Timing, Weights, Work, parameters, peak_rate,
+    Output, OwnedFrame, Result, Segmenter, Stage, Timing, Weights, Work, parameters, peak_rate,
 };
 use serde::Serialize;
 
@@ -152,7 +152,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         timings.push(output.timing);
     }
     let mut in_stages = timings.clone();
-    if segmenter.backend().device != Device::Cpu {
+    if segmenter.device_use().is_some() {
         // Frames of their own: a GPU takes longer for those.
         segmenter.time_stages(true);
         in_stages.clear();

@@ -29,6 +29,26 @@ pub(crate) const FORMATS: [(VideoFormat, PixelFormat); 17] = [
     (VideoFormat::Gray8, PixelFormat::Gray8),
 ];
 
+/// The formats that frames in an NVIDIA GPU's memory come in: those of them that GStreamer's own elements for CUDA have.
+pub(crate) const CUDA_FORMATS: [VideoFormat; 8] = [
+    VideoFormat::Nv12,
+    VideoFormat::I420,
+    VideoFormat::Rgb,
+    VideoFormat::Bgr,
+    VideoFormat::Rgba,
+    VideoFormat::Bgra,
+    VideoFormat::Rgbx,
+    VideoFormat::Bgrx,
+];
+
+/// The feature of caps of frames in an NVIDIA GPU's memory.
+pub(crate) const CUDA_MEMORY: &str = "memory:CUDAMemory";
+
+/// Whether these are the features of frames in an NVIDIA GPU's memory.
+pub(crate) fn is_cuda(features: &gst::CapsFeaturesRef) -> bool {
+    !features.is_any() && features.contains(CUDA_MEMORY)
+}
+
 /// What `output=alpha` makes of a format: itself where it has alpha, its twin with alpha where a byte is unused.
 pub(crate) fn with_alpha(format: VideoFormat) -> Option<VideoFormat> {
     match format {
@@ -42,9 +62,17 @@ pub(crate) fn with_alpha(format: VideoFormat) -> Option<VideoFormat> {
 
 /// Caps of progressive raw video in system memory in any of `formats`.
 pub(crate) fn video_caps(formats: impl IntoIterator<Item = VideoFormat>) -> gst::Caps {
+    raw_video(gst::Caps::builder("video/x-raw"), formats)
+}
+
+/// Caps of progressive raw video in an NVIDIA GPU's memory.
+pub(crate) fn cuda_caps() -> gst::Caps {
+    raw_video(gst::Caps::builder("video/x-raw").features([CUDA_MEMORY]), CUDA_FORMATS)
+}
+
+fn raw_video<F>(caps: gst::caps::Builder<F>, formats: impl IntoIterator<Item = VideoFormat>) -> gst::Caps {
     let side = gst::IntRange::new(1, MAX_FRAME_SIDE as i32);
-    gst::Caps::builder("video/x-raw")
-        .field("format", gst::List::new(formats.into_iter().map(|format| format.to_str())))
+    caps.field("format", gst::List::new(formats.into_iter().map(|format| format.to_str())))
         .field("width", side)
         .field("height", side)
         .field(
@@ -89,8 +117,88 @@ enum Planes {
     Scattered,
 }
 
-/// Checks what a buffer's video meta says of its planes: mapping believes it, however far past the memory's end it
-/// points.
+/// Where planes begin in a buffer, in bytes, and how far apart their rows are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lay {
+    pub offsets: Vec<usize>,
+    pub strides: Vec<i32>,
+}
+
+/// A plane that is in its buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CheckedPlane {
+    /// Of the first byte of the first row.
+    pub offset: usize,
+    /// From there to the last byte of the last row.
+    pub len: usize,
+    #[cfg_attr(
+        not(feature = "cuda"),
+        allow(dead_code, reason = "mapping in the machine's memory has its own")
+    )]
+    pub stride: usize,
+}
+
+/// What a buffer's video meta says of its planes; none if there is no meta.
+///
+/// # Errors
+/// `InvalidFrame` if the meta is of another format or size than the caps.
+pub(crate) fn lay_of_meta(
+    buffer: &gst::BufferRef,
+    video_format: VideoFormat,
+    info: FrameInfo,
+) -> Result<Option<Lay>, SegmentError> {
+    let Some(meta) = buffer.meta::<gst_video::VideoMeta>() else { return Ok(None) };
+    let size = (meta.width() as usize, meta.height() as usize);
+    if meta.format() != video_format || size != (info.width, info.height) {
+        return invalid(info, format!("is of {} of {} x {}", meta.format(), size.0, size.1));
+    }
+    Ok(Some(Lay { offsets: meta.offset().to_vec(), strides: meta.stride().to_vec() }))
+}
+
+fn invalid<T>(info: FrameInfo, what: String) -> Result<T, SegmentError> {
+    let FrameInfo { format, width, height, .. } = info;
+    Err(SegmentError::new(
+        sapiens_model::ErrorKind::InvalidFrame,
+        format!("the video meta of a buffer with caps of {format} of {width} x {height} {what}"),
+    ))
+}
+
+/// Checks planes against the size of what they are in: mapping believes them, however far past its end they point.
+///
+/// # Errors
+/// `InvalidFrame` if a stride is shorter than a row, or a plane isn't in there.
+pub(crate) fn checked_planes(
+    lay: &Lay,
+    size: usize,
+    info: FrameInfo,
+) -> Result<Vec<CheckedPlane>, SegmentError> {
+    let expected = info.format.planes();
+    if lay.offsets.len() != expected || lay.strides.len() != expected {
+        return invalid(info, format!("has {} planes: expected {expected}", lay.offsets.len()));
+    }
+    let planes = lay.offsets.iter().zip(&lay.strides).enumerate().map(|(index, (&offset, &given))| {
+        let (row_bytes, rows) = info.plane_size(index);
+        let stride = usize::try_from(given).ok().filter(|&stride| stride >= row_bytes);
+        let len = stride.and_then(|stride| stride.checked_mul(rows - 1)?.checked_add(row_bytes));
+        let end = len.and_then(|len| len.checked_add(offset));
+        let (Some(stride), Some(len), Some(end)) = (stride, len, end) else {
+            return invalid(
+                info,
+                format!("has stride {given} in plane {index}: expected at least {row_bytes}"),
+            );
+        };
+        if end > size {
+            return invalid(
+                info,
+                format!("has plane {index} end at byte {end}: expected {size} at most, the buffer's size"),
+            );
+        }
+        Ok(CheckedPlane { offset, len, stride })
+    });
+    planes.collect()
+}
+
+/// Checks what a buffer's video meta says of its planes.
 ///
 /// # Errors
 /// `InvalidFrame` if the meta is of another format or size than the caps, or its planes aren't in the buffer.
@@ -100,42 +208,13 @@ fn planes_of(
     info: FrameInfo,
 ) -> Result<Planes, SegmentError> {
     // Without a meta planes lie as caps alone say, all memories are mapped as one, and their size is checked.
-    let Some(meta) = buffer.meta::<gst_video::VideoMeta>() else { return Ok(Planes::Whole) };
-    let FrameInfo { format, width, height, .. } = info;
-    let invalid = |what: String| {
-        Err(SegmentError::new(
-            sapiens_model::ErrorKind::InvalidFrame,
-            format!("the video meta of a buffer with caps of {format} of {width} x {height} {what}"),
-        ))
-    };
-    if (meta.format(), meta.width(), meta.height())
-        != (video_info.format(), video_info.width(), video_info.height())
-    {
-        return invalid(format!("is of {} of {} x {}", meta.format(), meta.width(), meta.height()));
-    }
-    let mut planes = Planes::Whole;
-    for (index, (&offset, &stride)) in meta.offset().iter().zip(meta.stride()).enumerate() {
-        let (row_bytes, rows) = info.plane_size(index);
-        let needed = usize::try_from(stride)
-            .ok()
-            .filter(|&stride| stride >= row_bytes)
-            .and_then(|stride| stride.checked_mul(rows - 1)?.checked_add(row_bytes));
-        let end = needed.and_then(|needed| needed.checked_add(offset));
-        let (Some(needed), Some(end)) = (needed, end) else {
-            return invalid(format!("has stride {stride} in plane {index}: expected at least {row_bytes}"));
-        };
+    let Some(lay) = lay_of_meta(buffer, video_info.format(), info)? else { return Ok(Planes::Whole) };
+    let planes = checked_planes(&lay, buffer.size(), info)?;
+    let scattered = planes.iter().any(|&CheckedPlane { offset, len, .. }| {
         let memory = buffer.find_memory(offset..offset.saturating_add(1));
-        let Some((memory, skip)) = memory.filter(|_| end <= buffer.size()) else {
-            return invalid(format!(
-                "has plane {index} end at byte {end}: expected {} at most, the buffer's size",
-                buffer.size()
-            ));
-        };
-        if buffer.peek_memory(memory.start).size() - skip < needed {
-            planes = Planes::Scattered;
-        }
-    }
-    Ok(planes)
+        memory.is_none_or(|(memory, skip)| buffer.peek_memory(memory.start).size() - skip < len)
+    });
+    Ok(if scattered { Planes::Scattered } else { Planes::Whole })
 }
 
 /// Puts a buffer's memories together in one; those that others share are copied.
@@ -256,4 +335,39 @@ pub(crate) fn paint(
         _ => FrameViewMut::new(info, [plane(first, 0), plane(second, 1), plane(third, 2)])?,
     };
     paint(&mut view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_must_be_in_their_memory() {
+        let info = FrameInfo {
+            format: PixelFormat::Nv12,
+            width: 6,
+            height: 4,
+            colorimetry: Colorimetry { matrix: Matrix::Bt601, range: Range::Limited },
+        };
+        let checked = |offsets: &[usize], strides: &[i32], size| {
+            let lay = Lay { offsets: offsets.to_vec(), strides: strides.to_vec() };
+            checked_planes(&lay, size, info).map_err(|error| error.to_string())
+        };
+        // Rows on a GPU are far apart, and the last one ends with its last pixel.
+        let size = 512 * 5 + 6;
+        let luma = CheckedPlane { offset: 0, len: 512 * 3 + 6, stride: 512 };
+        let chroma = CheckedPlane { offset: 2048, len: 512 + 6, stride: 512 };
+        assert_eq!(checked(&[0, 2048], &[512, 512], size), Ok(vec![luma, chroma]));
+        for (offsets, strides, expected) in [
+            (&[0, 2049][..], &[512, 512][..], "plane 1 end at byte 2567"),
+            (&[usize::MAX, 0], &[512, 512], "stride 512 in plane 0"),
+            (&[0, 2048], &[512, 5], "stride 5 in plane 1: expected at least 6"),
+            (&[0, 2048], &[-512, 512], "stride -512 in plane 0"),
+            (&[0, 0], &[i32::MAX, 512], "plane 0 end at byte 6442450947"),
+            (&[0], &[512], "has 1 planes: expected 2"),
+        ] {
+            let error = checked(offsets, strides, size).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 }

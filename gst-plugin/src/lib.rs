@@ -3,6 +3,8 @@
 //! `element` is the element, `queue` its frames in flight, `meta` how labels travel on frames, `render` what leaves
 //! for a frame and its labels. Networks, checkpoints and labels are the library's (`sapiens-model`).
 
+#[cfg(feature = "cuda")]
+mod cuda;
 mod element;
 mod formats;
 mod labels;

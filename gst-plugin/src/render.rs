@@ -21,6 +21,8 @@ pub(crate) struct Appearance {
 pub(crate) struct Shape {
     pub video_info: VideoInfo,
     pub frame_info: FrameInfo,
+    /// Whether they are in an NVIDIA GPU's memory.
+    pub on_cuda: bool,
 }
 
 /// Shows `labels` on `buffer` as `output` says; none are there at the start of a live stream.

@@ -107,7 +107,7 @@ impl BackendRequest {
                 .cuda(index.unwrap_or(0))
                 .map_err(|why| unavailable(format!("device {device} is not available: {why}")));
         }
-        if let Some(backend) = self.gpu() {
+        if let Ok(backend) = self.gpu() {
             return Ok(backend);
         }
         match self.mode {
@@ -122,20 +122,14 @@ impl BackendRequest {
         }
     }
 
-    /// The GPU that an open device becomes, and why it doesn't become one.
-    fn gpu(self) -> Option<Backend> {
-        if self.device != DeviceRequest::Auto || self.mode == Some(Mode::Portable) {
-            return None;
-        }
-        match self.cuda(0) {
-            Ok(backend) => {
-                log::info!("device auto is {}", backend.device);
-                Some(backend)
+    /// The GPU that an open device becomes, or why it doesn't become one.
+    fn gpu(self) -> std::result::Result<Backend, String> {
+        match (self.device, self.mode) {
+            (DeviceRequest::Auto, Some(Mode::Portable)) => {
+                Err("the portable backend runs there unless asked".to_owned())
             }
-            Err(why) => {
-                log::info!("device auto is the processor: {why}");
-                None
-            }
+            (DeviceRequest::Auto, _) => self.cuda(0),
+            (device, _) => Err(format!("{device:?} was asked for")),
         }
     }
 
@@ -143,8 +137,14 @@ impl BackendRequest {
     /// processor, and one whose heads the kernels don't have runs portably.
     pub(crate) fn resolve_for(self, card: &ModelCard) -> Result<Backend> {
         let backend = self.resolve()?;
+        if self.device == DeviceRequest::Auto {
+            match self.gpu() {
+                Ok(gpu) => log::info!("device auto is {}", gpu.device),
+                Err(why) => log::info!("device auto is the processor: {why}"),
+            }
+        }
         #[cfg(feature = "cuda")]
-        if backend.device != Device::Cpu {
+        if backend.device != Device::Cpu && backend.mode == Mode::Kernels {
             return match engine::cuda::check(card) {
                 Err(why) if self.device == DeviceRequest::Auto => {
                     log::info!("device auto is the processor: {why}");
@@ -171,13 +171,16 @@ impl BackendRequest {
     fn cuda(self, index: u32) -> std::result::Result<Backend, String> {
         use sapiens_kernels::cuda::Capability;
 
-        if self.mode == Some(Mode::Portable) {
-            return Err(
-                "the portable backend runs on the processor; expected backend auto or kernels".to_owned()
-            );
+        if self.mode == Some(Mode::Portable) && cfg!(not(feature = "portable-cuda")) {
+            return Err("this build was made without the feature `portable-cuda`, and its portable backend runs on the processor; expected backend auto or kernels"
+                .to_owned());
         }
         let found = engine::cuda::properties(index)
             .map_err(|error| format!("{error}; expected device auto or cpu"))?;
+        #[cfg(feature = "portable-cuda")]
+        if self.mode == Some(Mode::Portable) {
+            return self.portable_cuda(index);
+        }
         let precision = match self.precision {
             None | Some(Precision::F16) => Precision::F16,
             Some(Precision::Bf16) if found.capability >= Capability::AMPERE => Precision::Bf16,
@@ -193,6 +196,30 @@ impl BackendRequest {
             }
         };
         Ok(Backend { mode: Mode::Kernels, device: Device::Cuda(index), precision, instructions: None })
+    }
+
+    /// burn on a GPU that is there.
+    #[cfg(feature = "portable-cuda")]
+    fn portable_cuda(self, index: u32) -> std::result::Result<Backend, String> {
+        if let Some(missing) = sapiens_portable::missing_for_cuda() {
+            return Err(format!(
+                "the portable backend can't run there: {missing}; expected backend auto or kernels"
+            ));
+        }
+        match self.precision {
+            None | Some(Precision::F32) => {
+                let precision = Precision::F32;
+                Ok(Backend {
+                    mode: Mode::Portable,
+                    device: Device::Cuda(index),
+                    precision,
+                    instructions: None,
+                })
+            }
+            Some(other) => Err(format!(
+                "precision {other} is not available: the portable backend runs in f32; expected precision auto or f32"
+            )),
+        }
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -373,6 +400,30 @@ mod tests {
     fn what_is_named_is_had() {
         let portable = BackendRequest { mode: Some(Mode::Portable), ..Default::default() };
         assert_eq!(portable.resolve().unwrap().to_string(), "portable cpu f32");
+    }
+
+    #[cfg(feature = "portable-cuda")]
+    #[test]
+    fn burn_on_a_gpu_says_what_it_lacks() {
+        sapiens_stand_in_loader::open();
+        let request = |precision| BackendRequest {
+            mode: Some(Mode::Portable),
+            device: DeviceRequest::Cuda(Some(0)),
+            precision,
+        };
+        match sapiens_portable::missing_for_cuda() {
+            None => assert_eq!(request(None).resolve().unwrap().to_string(), "portable cuda:0 f32"),
+            Some(missing) => {
+                let error = request(None).resolve().unwrap_err().to_string();
+                assert!(
+                    error.contains("device cuda:0 is not available: the portable backend can't run there")
+                );
+                assert!(
+                    error.contains(missing) && error.contains("expected backend auto or kernels"),
+                    "{error}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -108,15 +108,14 @@ impl SapiensSeg {
     /// NULL/READY to PAUSED: the model is loaded, and an error says what is missing.
     fn start(&self) -> Result<(), SegmentError> {
         let settings = self.settings();
-        let make = lock(&self.make_segmenter);
-        let segmenter = match &*make {
-            Some(make) => make()?,
-            None => load(&settings)?,
+        let made = lock(&self.make_segmenter).as_ref().map(|make| make());
+        let (segmenter, on_cuda) = match made {
+            Some(made) => (made?, None),
+            None => self.load(&settings)?,
         };
-        drop(make);
         gst::info!(CAT, imp = self, "{} runs on {}", segmenter.card().name(), segmenter.backend());
         let clock = Arc::new(RunningTime(self.obj().downgrade()));
-        let running = Arc::new(Running::new(segmenter, &settings, clock)?);
+        let running = Arc::new(Running::new(segmenter, on_cuda, &settings, clock)?);
         *lock(&self.labels_thread) = Some(running.start_labels_thread()?);
         lock(&self.stranded).clear();
         self.reset_flows();
@@ -129,7 +128,7 @@ impl SapiensSeg {
     fn stop(&self) {
         let Some(running) = lock(&self.running).take() else { return };
         drop(running.queue.shut_down());
-        running.segmenter.cancel_pending();
+        running.segmenter().cancel_pending();
         let thread = lock(&self.labels_thread).take();
         if let Some(thread) = thread {
             // Had it panicked, the panic hook has said so.
@@ -213,8 +212,12 @@ impl SapiensSeg {
     }
 }
 
-/// Loads the model on a thread with room enough, whatever thread changes the state.
-fn load(settings: &Settings) -> Result<Segmenter, SegmentError> {
+/// Loads the model on a thread with room enough, whatever thread changes the state. A network on a GPU is in this context,
+/// or in the device's own.
+pub(super) fn load(
+    settings: &Settings,
+    #[cfg(feature = "cuda")] context: Option<sapiens_model::cuda::Context>,
+) -> Result<Segmenter, SegmentError> {
     let settings = settings.clone();
     let load = move || {
         let card = settings.card()?;
@@ -224,6 +227,10 @@ fn load(settings: &Settings) -> Result<Segmenter, SegmentError> {
         options.backend.resolve()?;
         let weights = settings.weights.as_deref().map(std::path::Path::new);
         let weights = Weights::locate_and_open(&card, weights, settings.license_accepted)?;
+        #[cfg(feature = "cuda")]
+        if let Some(context) = context {
+            return Segmenter::in_context(card, &weights, options, context);
+        }
         Segmenter::new(card, &weights, options)
     };
     std::thread::Builder::new()
@@ -321,9 +328,11 @@ impl ObjectImpl for SapiensSeg {
         }
         // All that is left is `stats`.
         let structure = match self.running() {
-            Some(running) => {
-                stats::structure(running.queue.stats(), &running.timings(), Some(running.segmenter.backend()))
-            }
+            Some(running) => stats::structure(
+                running.queue.stats(),
+                &running.timings(),
+                Some(running.segmenter().backend()),
+            ),
             None => stats::structure(Default::default(), &Default::default(), None),
         };
         structure.to_value()
@@ -362,8 +371,8 @@ impl ElementImpl for SapiensSeg {
                     .unwrap_or_else(|error| unreachable!("the caps are constant: {error}"))
             };
             vec![
-                template("sink", gst::PadDirection::Sink, gst::PadPresence::Always, &caps::sink_template()),
-                template("src", gst::PadDirection::Src, gst::PadPresence::Always, &caps::src_template()),
+                template("sink", gst::PadDirection::Sink, gst::PadPresence::Always, &caps::sink(caps::CUDA)),
+                template("src", gst::PadDirection::Src, gst::PadPresence::Always, &caps::source(caps::CUDA)),
                 template("mask", gst::PadDirection::Src, gst::PadPresence::Request, &caps::mask_template()),
             ]
         });

@@ -28,7 +28,8 @@ impl SapiensSeg {
     pub(super) fn post_labels(&self, running: &Running, leaving: &Leaving<'_>, palette: &Palette) {
         let Leaving { buffer, running_time, stream_time, labels, reused, labels_pts } = leaving;
         let map = labels.map();
-        let classes = &running.segmenter.card().classes;
+        let segmenter = running.segmenter();
+        let classes = &segmenter.card().classes;
         let regions =
             map.regions().into_iter().filter(|region| palette.is_shown(region.class)).map(|region| {
                 let name = classes.get(usize::from(region.class)).map_or("", |class| class.name.as_str());

@@ -5,6 +5,11 @@
 //! to know what runs behind it.
 
 mod caps;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+mod cuda;
 mod imp;
 mod mask;
 mod messages;

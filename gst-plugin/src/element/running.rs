@@ -10,6 +10,7 @@ use crossbeam::channel::Sender;
 use gst::prelude::*;
 use sapiens_model::{ErrorKind, Output, Result, SegmentError, Segmenter};
 
+use super::cuda::OnCuda;
 use super::settings::{OutputChoice, Settings};
 use super::stats::Timings;
 use crate::labels::{LabelPool, Labels};
@@ -58,7 +59,9 @@ pub(super) struct Input {
 
 /// See the module.
 pub(super) struct Running {
-    pub segmenter: Segmenter,
+    segmenter: Mutex<Arc<Segmenter>>,
+    /// Where the network runs on an NVIDIA GPU, and frames in its memory are taken.
+    pub cuda: Option<OnCuda>,
     pub queue: Queue<Traffic>,
     pub output: OutputChoice,
     pub model: meta::Model,
@@ -71,7 +74,12 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(segmenter: Segmenter, settings: &Settings, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(super) fn new(
+        segmenter: Segmenter,
+        cuda: Option<OnCuda>,
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let slots = segmenter.slots();
         let appearance =
             Appearance { palette: settings.palette(segmenter.card())?, opacity: settings.opacity };
@@ -85,8 +93,20 @@ impl Running {
             appearance: Mutex::new(Arc::new(appearance)),
             timings: Mutex::default(),
             post_messages: AtomicBool::new(settings.post_messages),
-            segmenter,
+            segmenter: Mutex::new(Arc::new(segmenter)),
+            cuda,
         })
+    }
+
+    pub(super) fn segmenter(&self) -> Arc<Segmenter> {
+        lock(&self.segmenter).clone()
+    }
+
+    /// Has frames to come labelled by another segmenter with as many slots. None is in flight.
+    #[cfg(feature = "cuda")]
+    pub(super) fn exchange(&self, segmenter: Segmenter) {
+        let old = std::mem::replace(&mut *lock(&self.segmenter), Arc::new(segmenter));
+        drop(old);
     }
 
     /// Takes over what may change while frames flow.
@@ -94,7 +114,7 @@ impl Running {
     /// # Errors
     /// `UnknownName` if `classes` names one that the model doesn't have; then nothing has changed.
     pub(super) fn configure(&self, settings: &Settings) -> Result<()> {
-        let palette = settings.palette(self.segmenter.card())?;
+        let palette = settings.palette(self.segmenter().card())?;
         let appearance = Appearance { palette, opacity: settings.opacity };
         *lock(&self.appearance) = Arc::new(appearance);
         self.post_messages.store(settings.post_messages, Ordering::Relaxed);
@@ -138,11 +158,12 @@ impl Running {
         while let Some(ticket) = self.queue.ticket() {
             let mut output = Output { labels: self.pool.take(), ..Output::default() };
             // A slot whose result never comes would keep the element from ever stopping.
-            let received = catch_unwind(AssertUnwindSafe(|| self.segmenter.receive(&mut output)))
+            let segmenter = self.segmenter();
+            let received = catch_unwind(AssertUnwindSafe(|| segmenter.receive(&mut output)))
                 .unwrap_or_else(|_| Err(SegmentError::new(ErrorKind::Engine, "waiting for labels panicked")));
             let result = received.map(|()| {
                 self.timings().add(output.timing);
-                self.pool.share(output.labels, self.segmenter.backend(), output.timing)
+                self.pool.share(output.labels, segmenter.backend(), output.timing)
             });
             // What comes back is dropped here, where no lock is held.
             drop(ticket.complete(result));

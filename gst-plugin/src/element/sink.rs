@@ -6,6 +6,7 @@ use std::time::Duration;
 use glib::subclass::prelude::*;
 use gst::prelude::*;
 use gst_video::VideoInfo;
+use sapiens_model::Frame;
 
 use super::imp::{CAT, SapiensSeg};
 use super::running::{Framed, Payload, Running, lock};
@@ -19,6 +20,9 @@ impl SapiensSeg {
     pub(super) fn sink_chain(&self, buffer: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
         let running = self.running().ok_or(gst::FlowError::Flushing)?;
         let (framed, times) = self.framed(&running, buffer)?;
+        if framed.shape.on_cuda {
+            self.follow(&running, &framed)?;
+        }
         match running.queue.admit(times) {
             Err(closed) => Err(answered(&running, closed)),
             Ok(Admission::Drop(why)) => {
@@ -34,19 +38,26 @@ impl SapiensSeg {
                 Ok(gst::FlowSuccess::Ok)
             }
             Ok(Admission::Infer(permit)) => {
-                let Shape { video_info, frame_info } = &*framed.shape;
-                MappedFrame::new(framed.buffer.clone(), video_info, *frame_info)
-                    .and_then(|frame| running.segmenter.submit(frame))
-                    .map_err(|error| {
-                        gst::element_imp_error!(self, gst::StreamError::Failed, ("{error}"));
-                        gst::FlowError::Error
-                    })?;
+                let submitted =
+                    self.mapped(&running, &framed).and_then(|frame| running.segmenter().submit_boxed(frame));
+                submitted.map_err(|error| {
+                    gst::element_imp_error!(self, gst::StreamError::Failed, ("{error}"));
+                    gst::FlowError::Error
+                })?;
                 permit
                     .commit(Payload::Frame(framed))
                     .map_err(|refused| answered(&running, refused.closed))?;
                 Ok(gst::FlowSuccess::Ok)
             }
         }
+    }
+
+    fn mapped(&self, running: &Running, framed: &Framed) -> sapiens_model::Result<Box<dyn Frame>> {
+        let Shape { video_info, frame_info, on_cuda } = &*framed.shape;
+        if *on_cuda {
+            return self.map_cuda(running, framed);
+        }
+        Ok(Box::new(MappedFrame::new(framed.buffer.clone(), video_info, *frame_info)?))
     }
 
     fn framed(&self, running: &Running, buffer: gst::Buffer) -> Result<(Framed, FrameTimes), gst::FlowError> {
@@ -132,7 +143,7 @@ impl SapiensSeg {
     /// them and won't again.
     fn flush(&self, running: &Running) {
         let payloads: Vec<_> = running.queue.start_flush().into_payloads().collect();
-        running.segmenter.cancel_pending();
+        running.segmenter().cancel_pending();
         self.close_mask();
         self.pause_tasks();
         let mut sticky = std::mem::take(&mut *lock(&self.stranded));
@@ -177,7 +188,7 @@ impl SapiensSeg {
         let info = VideoInfo::from_caps(given).ok().filter(|info| !info.is_interlaced());
         let shape = info.and_then(|video_info| {
             let frame_info = formats::frame_info(&video_info)?;
-            Some(Shape { video_info, frame_info })
+            Some(Shape { video_info, frame_info, on_cuda: caps::on_cuda(given) })
         });
         let caps = caps::forward(running.output, given);
         let Some(shape) = shape.filter(|_| caps.is_fixed()) else {
@@ -207,18 +218,24 @@ impl SapiensSeg {
         let serialized = query.is_serialized();
         match query.view_mut() {
             gst::QueryViewMut::Caps(query) => {
-                let allowed = self.allowed_on_sink(pad, output);
+                let allowed = self.allowed_on_sink(output);
                 query.set_result(&filtered(allowed, query.filter()));
                 true
             }
             gst::QueryViewMut::AcceptCaps(query) => {
-                let allowed = self.allowed_on_sink(pad, output);
+                let allowed = self.allowed_on_sink(output);
                 let accepted = query.caps().can_intersect(&allowed);
                 if !accepted {
                     gst::info!(CAT, imp = self, "{output:?} takes {allowed}, not {}", query.caps());
+                    if let Some(hint) = self.memory_hint(query.caps(), &allowed) {
+                        gst::warning!(CAT, imp = self, "{hint}");
+                    }
                 }
                 query.set_result(accepted);
                 true
+            }
+            gst::QueryViewMut::Context(context) => {
+                self.answer_context(context) || gst::Pad::query_default(pad, Some(&*self.obj()), query)
             }
             gst::QueryViewMut::Allocation(_) => self.wait_turn() && self.answer_allocation(output, query),
             _ if serialized => {
@@ -230,18 +247,18 @@ impl SapiensSeg {
     }
 
     /// Waits until what came before has been pushed; false if it never will be.
-    fn wait_turn(&self) -> bool {
+    pub(super) fn wait_turn(&self) -> bool {
         let Some(running) = self.running() else { return false };
         let (passed, turn) = crossbeam::channel::bounded(1);
         // A flush drops the barrier, and with it the only sender.
         running.queue.pass(Payload::Barrier(passed)).is_ok() && turn.recv().is_ok()
     }
 
-    fn allowed_on_sink(&self, pad: &gst::Pad, output: OutputChoice) -> gst::Caps {
+    fn allowed_on_sink(&self, output: OutputChoice) -> gst::Caps {
         let downstream = self.srcpad.peer_query_caps(None);
-        let template = pad.pad_template_caps();
         let mode = gst::CapsIntersectMode::First;
-        let allowed = caps::backward(output, &downstream).intersect_with_mode(&template, mode);
+        let taken = caps::sink(self.takes_cuda());
+        let allowed = caps::backward(output, &downstream).intersect_with_mode(&taken, mode);
         // Masks have the frames' size, so that whoever takes them has a say in it.
         match self.mask_pad() {
             Some(mask) => {
@@ -252,11 +269,37 @@ impl SapiensSeg {
         }
     }
 
+    /// What to do about frames in another memory than those that are allowed; none if that isn't it.
+    fn memory_hint(&self, given: &gst::CapsRef, allowed: &gst::CapsRef) -> Option<String> {
+        let on_cuda = caps::on_cuda(given);
+        if on_cuda && !self.takes_cuda() {
+            let runs = self.running().map(|running| format!(", and {} runs", running.segmenter().backend()));
+            return Some(format!(
+                "frames in CUDA memory are taken by the kernels with device=cuda{}: put cudadownload in front",
+                runs.unwrap_or_default()
+            ));
+        }
+        let elsewhere = !allowed.is_empty()
+            && allowed.iter_with_features().all(|(_, features)| formats::is_cuda(features) != on_cuda);
+        elsewhere.then(|| match on_cuda {
+            true => "frames come in CUDA memory, and what is behind takes the machine's: put cudadownload there",
+            false => "frames come in the machine's memory, and what is behind takes CUDA memory: put cudaupload there",
+        }
+        .to_owned())
+    }
+
     /// Planes may lie anywhere, and frames in flight need buffers of their own.
     fn answer_allocation(&self, output: OutputChoice, query: &mut gst::QueryRef) -> bool {
-        let frames_are_downstreams = matches!(output, OutputChoice::Meta | OutputChoice::Overlay);
+        let gst::QueryViewMut::Allocation(allocation) = query.view_mut() else { return false };
+        let on_cuda = allocation.caps().is_some_and(caps::on_cuda);
+        let frames_are_downstreams = match output {
+            OutputChoice::Meta => true,
+            // On a GPU what is painted is another frame.
+            OutputChoice::Overlay => !on_cuda,
+            OutputChoice::Mask | OutputChoice::Alpha => false,
+        };
         let answered = frames_are_downstreams && self.srcpad.peer_query(query);
-        let slots = self.running().map_or(0, |running| running.segmenter.slots());
+        let slots = self.running().map_or(0, |running| running.segmenter().slots());
         let more = u32::try_from(slots).map_or(u32::MAX, |slots| slots.saturating_add(1));
         let gst::QueryViewMut::Allocation(allocation) = query.view_mut() else { return false };
         if answered {
@@ -272,10 +315,14 @@ impl SapiensSeg {
             }
         }
         let is_open = allocation.allocation_pools().next().is_none();
-        if let Some(info) =
-            allocation.caps().filter(|_| is_open).and_then(|caps| VideoInfo::from_caps(caps).ok())
-        {
-            allocation.add_allocation_pool(None::<&gst::BufferPool>, info.size() as u32, more, 0);
+        let caps = allocation.caps().filter(|_| is_open).map(|caps| caps.to_owned());
+        let info = caps.as_ref().and_then(|caps| VideoInfo::from_caps(caps).ok());
+        if let (Some(caps), Some(info)) = (caps, info) {
+            let (pool, size) = match self.offer_pool(&caps, more) {
+                Some((pool, size)) => (Some(pool), size),
+                None => (None, info.size() as u32),
+            };
+            allocation.add_allocation_pool(pool.as_ref(), size, more, 0);
         }
         if allocation.find_allocation_meta::<gst_video::VideoMeta>().is_none() {
             allocation.add_allocation_meta::<gst_video::VideoMeta>(None);
@@ -293,7 +340,7 @@ pub(super) fn filtered(allowed: gst::Caps, filter: Option<&gst::CapsRef>) -> gst
 }
 
 /// The answer to upstream, which then knows.
-fn answered(running: &Running, closed: Closed<gst::FlowError>) -> gst::FlowError {
+pub(super) fn answered(running: &Running, closed: Closed<gst::FlowError>) -> gst::FlowError {
     match closed {
         Closed::Flushing | Closed::Stopped => gst::FlowError::Flushing,
         Closed::Flow(flow) => {

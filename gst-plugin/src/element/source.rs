@@ -101,13 +101,20 @@ impl SapiensSeg {
                 buffer = render::mask(&buffer, &shape, labels.as_ref(), packed)
                     .map_err(|error| error.to_string())?;
             }
-            let writable = buffer.make_mut();
-            render::render(running.output, writable, &shape, labels.as_ref(), &appearance)
-                .map_err(|error| error.to_string())?;
-            if running.output == OutputChoice::Alpha
-                && let Some(format) = formats::with_alpha(shape.video_info.format())
-            {
-                formats::rename_format(&mut buffer, format).map_err(|error| error.to_string())?;
+            if shape.on_cuda {
+                let painted = self.paint_on_cuda(running, &buffer, &shape, labels.as_ref(), &appearance);
+                if let Some(painted) = painted.map_err(|error| error.to_string())? {
+                    buffer = painted;
+                }
+            } else {
+                let writable = buffer.make_mut();
+                render::render(running.output, writable, &shape, labels.as_ref(), &appearance)
+                    .map_err(|error| error.to_string())?;
+                if running.output == OutputChoice::Alpha
+                    && let Some(format) = formats::with_alpha(shape.video_info.format())
+                {
+                    formats::rename_format(&mut buffer, format).map_err(|error| error.to_string())?;
+                }
             }
             if let Some(labels) = &labels {
                 let writable = buffer.make_mut();
@@ -242,6 +249,9 @@ impl SapiensSeg {
     pub(super) fn source_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         match query.view_mut() {
             gst::QueryViewMut::Latency(query) => self.answer_latency(query),
+            gst::QueryViewMut::Context(context) => {
+                self.answer_context(context) || gst::Pad::query_default(pad, Some(&*self.obj()), query)
+            }
             gst::QueryViewMut::Caps(query) => {
                 let output = self.running().map_or_else(|| self.settings().output, |running| running.output);
                 let allowed = self.allowed_on_source(pad, output);
@@ -254,9 +264,11 @@ impl SapiensSeg {
 
     /// Caps that can come out given what comes in.
     pub(super) fn allowed_on_source(&self, pad: &gst::Pad, output: OutputChoice) -> gst::Caps {
-        let upstream = self.sinkpad.peer_query_caps(Some(&self.sinkpad.pad_template_caps()));
-        caps::forward(output, &upstream)
-            .intersect_with_mode(&pad.pad_template_caps(), gst::CapsIntersectMode::First)
+        let cuda = self.takes_cuda();
+        let upstream = self.sinkpad.peer_query_caps(Some(&caps::sink(cuda)));
+        let mode = gst::CapsIntersectMode::First;
+        let possible = caps::forward(output, &upstream).intersect_with_mode(&caps::source(cuda), mode);
+        possible.intersect_with_mode(&pad.pad_template_caps(), mode)
     }
 
     /// Upstream's latency and ours. An unbounded maximum stays unbounded.

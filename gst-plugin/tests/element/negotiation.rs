@@ -13,6 +13,8 @@ const OUTPUTS: [OutputChoice; 4] =
 
 fn element(output: OutputChoice) -> SapiensSeg {
     let element = green_element();
+    // Or a machine's GPU might have its say before the element starts.
+    element.set_property("device", "cpu");
     element.set_property("output", output);
     element
 }
@@ -124,6 +126,35 @@ fn what_is_accepted_depends_on_the_output() {
     }
 }
 
+#[cfg(feature = "cuda")]
+#[test]
+fn frames_in_a_gpus_memory_are_offered_where_they_may_be_taken() {
+    let filter = Some("video/x-raw(memory:CUDAMemory)");
+    for output in OUTPUTS {
+        let element = element(output);
+        let (sink, source) = (element.static_pad("sink").unwrap(), element.static_pad("src").unwrap());
+        assert!(query(&sink, filter).is_empty() && query(&source, filter).is_empty(), "{output:?}");
+        element.set_property("device", "cuda");
+        let all = ["NV12", "I420", "RGB", "BGR", "RGBA", "BGRA", "RGBx", "BGRx"];
+        let (ins, outs): (&[&str], &[&str]) = match output {
+            OutputChoice::Meta | OutputChoice::Overlay => (&all, &all),
+            OutputChoice::Mask => (&all, &[]),
+            OutputChoice::Alpha => (&all[4..], &all[4..6]),
+        };
+        let sorted = |mut names: Vec<String>| {
+            names.sort();
+            names.join(" ")
+        };
+        let names = |names: &[&str]| sorted(names.iter().map(|&name| name.to_owned()).collect());
+        assert_eq!(sorted(formats(&query(&sink, filter))), names(ins), "{output:?}");
+        assert_eq!(sorted(formats(&query(&source, filter))), names(outs), "{output:?}");
+        // What runs after all decides.
+        element.set_state(gst::State::Playing).unwrap();
+        assert!(query(&sink, filter).is_empty() && query(&source, filter).is_empty(), "{output:?}");
+        element.set_state(gst::State::Null).unwrap();
+    }
+}
+
 #[test]
 fn caps_that_are_refused_are_refused_as_events_too() {
     for (output, refused) in [
@@ -179,7 +210,7 @@ fn a_variable_frame_rate_and_none_are_taken() {
 fn chosen(output: &str, sink: &str) -> Result<(String, String), String> {
     init();
     let text = format!(
-        "videotestsrc num-buffers=1 name=source ! sapiensseg name=seg output={output} ! capsfilter caps=\"{sink}\" ! fakesink"
+        "videotestsrc num-buffers=1 name=source ! sapiensseg name=seg device=cpu output={output} ! capsfilter caps=\"{sink}\" ! fakesink"
     );
     let pipeline = gst::parse::launch(&text).map_err(|error| error.to_string())?;
     let pipeline = pipeline.downcast::<gst::Pipeline>().unwrap();

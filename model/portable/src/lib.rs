@@ -9,6 +9,8 @@
 #[cfg(feature = "autodiff")]
 mod autodiff;
 mod backend;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod dims;
 mod flex;
 #[cfg(feature = "autodiff")]
@@ -26,6 +28,8 @@ mod step;
 mod values;
 
 pub use backend::PortableBackend;
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaNetwork, cuda_device, missing_for_cuda};
 pub use dims::{Dims, Family, PATCH};
 pub use flex::{Matrix, product};
 pub use model::{Model, Tables};

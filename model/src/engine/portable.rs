@@ -8,7 +8,7 @@ use sapiens_kernels::ResizeArgmax;
 use sapiens_portable as portable;
 
 use super::{Engine, Logits, Network, Output, Timing, Worker, label_window, trained_grid};
-use crate::backend::Backend;
+use crate::backend::{Backend, Device};
 use crate::card::{Family, ModelCard};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
@@ -35,7 +35,7 @@ pub(crate) fn engine(
                 .with_source(error)
         })?;
     let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend, context: None };
-    let network = shared::network(&key, || pool.install(|| load(card, weights)))?;
+    let network = shared::network(&key, || pool.install(|| load(card, weights, backend.device)))?;
     let network = PortableNetwork {
         preprocessor: Preprocessor::new(&card.input),
         card: card.clone(),
@@ -48,7 +48,38 @@ pub(crate) fn engine(
     Ok(Box::new(Worker::start(backend, options.slots, network)?))
 }
 
-fn load(card: &ModelCard, weights: &Weights) -> Result<portable::CpuNetwork> {
+/// The network on burn, whichever of its backends it is on.
+trait Forward: Send + Sync {
+    /// Logits of a planar input `[3, height, width]`.
+    fn forward(&self, input: Vec<f32>, height: usize, width: usize) -> portable::Logits;
+}
+
+impl<B: portable::PortableBackend> Forward for portable::Network<B>
+where
+    Self: Send + Sync,
+{
+    fn forward(&self, input: Vec<f32>, height: usize, width: usize) -> portable::Logits {
+        portable::Network::forward(self, input, height, width)
+    }
+}
+
+/// Where the backend says.
+fn load(card: &ModelCard, weights: &Weights, device: Device) -> Result<Box<dyn Forward>> {
+    let dims = dims(card, weights)?;
+    let values = |name: &str, _: &[usize]| weights.tensor_f32(name);
+    match device {
+        Device::Cpu => Ok(Box::new(portable::CpuNetwork::load(&dims, &Default::default(), values)?)),
+        #[cfg(feature = "portable-cuda")]
+        Device::Cuda(index) => {
+            let device = portable::cuda_device(index as usize);
+            Ok(Box::new(portable::CudaNetwork::load(&dims, &device, values)?))
+        }
+        #[cfg(not(feature = "portable-cuda"))]
+        Device::Cuda(_) => unreachable!("no request resolves to {device} in a build without `portable-cuda`"),
+    }
+}
+
+fn dims(card: &ModelCard, weights: &Weights) -> Result<portable::Dims> {
     let network = &card.network;
     let family = match card.family {
         Family::Sapiens => {
@@ -59,7 +90,7 @@ fn load(card: &ModelCard, weights: &Weights) -> Result<portable::CpuNetwork> {
             portable::Family::Sapiens2 { full_kv_layers: network.full_kv_layers.unwrap_or(0) }
         }
     };
-    let dims = portable::Dims {
+    Ok(portable::Dims {
         family,
         embed_dim: network.embed_dim,
         layers: network.layers,
@@ -68,13 +99,12 @@ fn load(card: &ModelCard, weights: &Weights) -> Result<portable::CpuNetwork> {
         deconv_channels: network.deconv_channels.clone(),
         conv_channels: network.conv_channels.clone(),
         classes: card.classes.len(),
-    };
-    portable::CpuNetwork::load(&dims, &Default::default(), |name, _shape| weights.tensor_f32(name))
+    })
 }
 
 struct PortableNetwork {
     card: Arc<ModelCard>,
-    network: Arc<portable::CpuNetwork>,
+    network: Arc<Box<dyn Forward>>,
     preprocessor: Preprocessor,
     bands: Bands,
     pool: rayon::ThreadPool,

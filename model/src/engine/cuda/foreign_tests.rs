@@ -241,6 +241,24 @@ fn the_stream_that_writes_a_frame_is_waited_for() {
     let without = wrong();
     inside::leave_out_nothing();
     assert!(without > 0, "nobody needs the wait");
+
+    // And where labels are shown on it.
+    let palette = Palette::of(segmenter.card());
+    let painted = |leaves_out: bool| {
+        let (lying, mut canvas) = (program.upload(&frames[0]), program.upload(&frames[1]));
+        if leaves_out {
+            inside::leave_out("cuStreamWaitEvent", 1, 0);
+        }
+        let (frame, canvas_frame) = (lying.frame.as_ref().unwrap(), canvas.frame.as_mut().unwrap());
+        let look = Look::Overlay { opacity: 0.5 };
+        let painting =
+            Painting { frame, canvas: canvas_frame, labels: Some(&expected[0]), palette: &palette, look };
+        segmenter.paint(painting).unwrap();
+        inside::leave_out_nothing();
+        program.download(&canvas)
+    };
+    assert!(painted(false) == painted(false));
+    assert!(painted(true) != painted(false), "nobody needs the waits");
 }
 
 #[test]

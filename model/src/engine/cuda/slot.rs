@@ -14,7 +14,7 @@ use super::pass::Pass;
 use super::stages::StageMarks;
 use crate::card::{ModelCard, ResizeRule};
 use crate::error::{ErrorKind, Result, SegmentError};
-use crate::frame::{Frame, FrameInfo, FrameView, Pixels, yuv_to_rgb};
+use crate::frame::{Frame, FrameInfo, FrameView, MAX_PLANES, Pixels, yuv_to_rgb};
 use crate::input_size::Placement;
 
 pub(super) struct Slot {
@@ -54,8 +54,7 @@ struct Marks {
 struct FrameMemory {
     info: FrameInfo,
     placement: Placement,
-    /// Of each plane that comes from the machine's memory its start, length and stride.
-    parts: Vec<[usize; 3]>,
+    parts: Parts,
     tables: ResizeTables,
     /// All planes, one after the other, here and on the device. Empty for frames that are there already.
     staging: Staging<u8>,
@@ -66,6 +65,9 @@ struct FrameMemory {
     /// Where logits are asked for.
     logits: Option<SentLogits>,
 }
+
+/// Of each plane that comes from the machine's memory where it starts on the device, its length and its stride.
+type Parts = [[usize; 3]; MAX_PLANES];
 
 struct SentLogits {
     values: Staging<f32>,
@@ -116,14 +118,16 @@ impl Slot {
                 let parts = FrameMemory::parts(&view);
                 let memory = self.memory_for(view.info(), placement, parts, card)?;
                 let bytes = memory.staging.write()?;
-                for (index, &[start, len, _]) in memory.parts.iter().enumerate() {
+                for (index, &[start, len, _]) in
+                    memory.parts[..view.info().format.planes()].iter().enumerate()
+                {
                     bytes[start..start + len].copy_from_slice(view.plane(index).data);
                 }
                 false
             }
             Pixels::Cuda(frame) => {
                 frame.check_context(gpu.context_id())?;
-                self.memory_for(frame.info(), placement, Vec::new(), card)?;
+                self.memory_for(frame.info(), placement, Parts::default(), card)?;
                 true
             }
         };
@@ -153,18 +157,24 @@ impl Slot {
         let FrameMemory { info, placement, parts, tables, planes, labels, logits: sent, .. } = memory;
         stream.wait(free)?;
         marks.turn.record(stream)?;
-        let here = parts
-            .iter()
-            .map(|&[start, len, stride]| Plane { bytes: planes.slice(start..start + len), stride });
-        let planes: Vec<Plane<'_>> = match held.as_ref().map(|frame| frame.pixels()) {
-            Some(Pixels::Cuda(frame)) => frame.planes().iter().map(|plane| plane.plane()).collect(),
-            _ => here.collect(),
-        };
+        let count = info.format.planes();
+        let held = held.as_ref().map(|frame| frame.pixels());
+        let planes: [Plane<'_>; MAX_PLANES] = std::array::from_fn(|index| {
+            // What is beyond the last isn't looked at.
+            let index = index.min(count - 1);
+            match held {
+                Some(Pixels::Cuda(frame)) => frame.planes()[index].plane(),
+                _ => {
+                    let [start, len, stride] = parts[index];
+                    Plane { bytes: planes.slice(start..start + len), stride }
+                }
+            }
+        });
         let frame = DeviceFrame {
             layout: info.format.layout(),
             width: info.width,
             height: info.height,
-            planes: &planes,
+            planes: &planes[..count],
             to_rgb: yuv_to_rgb(info.colorimetry),
         };
         patches.run(stream, frame, tables, placement.canvas, pass.patches())?;
@@ -236,7 +246,7 @@ impl Slot {
         &mut self,
         info: FrameInfo,
         placement: Placement,
-        parts: Vec<[usize; 3]>,
+        parts: Parts,
         card: &ModelCard,
     ) -> Result<&mut FrameMemory> {
         let same = self
@@ -253,22 +263,21 @@ impl Slot {
 
 impl FrameMemory {
     /// Where each plane goes: its start, length and stride.
-    fn parts(view: &FrameView<'_>) -> Vec<[usize; 3]> {
-        let mut start = 0;
-        let planes = (0..view.info().format.planes()).map(|index| {
+    fn parts(view: &FrameView<'_>) -> Parts {
+        let (mut parts, mut start) = (Parts::default(), 0);
+        for (index, part) in parts[..view.info().format.planes()].iter_mut().enumerate() {
             let (len, stride) = (view.plane(index).data.len(), view.plane(index).stride);
-            let part = [start, len, stride];
+            *part = [start, len, stride];
             start += len;
-            part
-        });
-        planes.collect()
+        }
+        parts
     }
 
     fn new(
         stream: &Stream,
         info: FrameInfo,
         placement: Placement,
-        parts: Vec<[usize; 3]>,
+        parts: Parts,
         rule: ResizeRule,
     ) -> Result<Self> {
         let (width, height) = (info.width, info.height);

@@ -34,6 +34,14 @@ unsupported! {
     cuIpcOpenMemHandle_v2
 }
 
+// Memory and semaphores of Vulkan and Direct3D, and what else GStreamer 1.26 looks up.
+unsupported! {
+    cuCtxGetLimit cuCtxSetLimit cuDestroyExternalMemory cuDestroyExternalSemaphore cuExternalMemoryGetMappedBuffer
+    cuExternalMemoryGetMappedMipmappedArray cuImportExternalMemory cuImportExternalSemaphore cuMemsetD2D16Async
+    cuMemsetD2D16_v2 cuMemsetD2D32Async cuMemsetD2D32_v2 cuMemsetD2D8Async cuMemsetD2D8_v2
+    cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync
+}
+
 // Memory that is mapped by hand.
 unsupported! {
     cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAccess
