@@ -26,7 +26,7 @@ help:
 	@echo "make ptx        the CUDA kernels' PTX, anew, after a change to kernels/cuda (no GPU needed)"
 	@echo "make cuda-check   that PTX against its sources, and what the kernels need on every generation of cards"
 	@echo "make cuda-tools   fetches what both and the CUDA tests need (NVRTC 12.0 and 13.5; 85 MB)"
-	@echo "make device-check   checks and times the CUDA kernels on this machine's NVIDIA card, PyTorch beside them"
+	@echo "make device-check   checks and times the CUDA kernels and networks on this machine's NVIDIA card, PyTorch beside them"
 	@echo "make train      the demo model's weights, anew: MINUTES of training on all cores"
 
 test: check full-size loom
@@ -85,7 +85,8 @@ DEVICE_CHECK := target/device-check
 device-check: deps
 	$(CARGO) build --release --locked -p sapiens-device-check
 	install -D -m 755 target/release/device-check tools/device-check/run.sh -t $(DEVICE_CHECK)
-	install -D -m 644 tools/device-check/torch_operations.py -t $(DEVICE_CHECK)
+	install -D -m 644 tools/device-check/torch_operations.py tools/device-check/torch_networks.py -t $(DEVICE_CHECK)
+	install -D -m 644 $(addprefix tools/peer_bench/,network.py cards.py weights.py) -t $(DEVICE_CHECK)/peer_bench
 	@if [ -e /dev/nvidiactl ]; then $(DEVICE_CHECK)/run.sh; else \
 		echo "no NVIDIA card here: copy $(DEVICE_CHECK) to a machine with one and run run.sh there"; fi
 

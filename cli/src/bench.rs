@@ -64,7 +64,7 @@ struct Report {
     load_ms: f64,
     first_frame_ms: f64,
     steps: Steps,
-    /// What the network step consists of; empty where the backend doesn't tell.
+    /// What the network step consists of, on a GPU in as many frames more; empty where the backend doesn't tell.
     stages: Vec<StageReport>,
     frames_per_second: f64,
     /// Arithmetic of one frame, by formula.
@@ -74,6 +74,15 @@ struct Report {
     peak_tflop_per_second: Option<f64>,
     /// Of the process, from its start.
     peak_memory_mib: Option<f64>,
+    gpu: Option<GpuReport>,
+}
+
+/// What the network takes of a GPU.
+#[derive(Serialize)]
+struct GpuReport {
+    peak_memory_mib: f64,
+    /// Kernels and copies of the forward pass.
+    launches: usize,
 }
 
 #[derive(Serialize)]
@@ -142,6 +151,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         infer(&segmenter, &frame, arguments.frame_size, &mut output)?;
         timings.push(output.timing);
     }
+    let mut in_stages = timings.clone();
+    if segmenter.device_use().is_some() {
+        // Frames of their own: a GPU takes longer for those.
+        segmenter.time_stages(true);
+        in_stages.clear();
+        for _ in 0..arguments.frames {
+            infer(&segmenter, &frame, arguments.frame_size, &mut output)?;
+            in_stages.push(output.timing);
+        }
+    }
     let card = segmenter.card();
     let input = options.input_size.network_input(card, width, height)?;
     let work_of_stages = Work::of(card, input.0, input.1);
@@ -169,7 +188,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         tflop_per_frame: work,
         tflop_per_second: work * 1e3 / steps.network.median,
         steps,
-        stages: stages(&timings, &work_of_stages),
+        stages: stages(&in_stages, &work_of_stages),
+        gpu: gpu(&segmenter),
         // After the memory, to which it adds nothing that counts.
         peak_memory_mib: peak_memory(),
         peak_tflop_per_second: peak_rate(segmenter.backend(), threads).map(|rate| rate / 1e12),
@@ -190,6 +210,12 @@ fn stages(timings: &[Timing], work: &Work) -> Vec<StageReport> {
     });
     // A backend that tells nothing, and a stage that this network doesn't have.
     stages.into_iter().filter(|stage| stage.median > 0.0).collect()
+}
+
+fn gpu(segmenter: &Segmenter) -> Option<GpuReport> {
+    let found = segmenter.device_use()?;
+    let peak_memory_mib = found.peak_memory as f64 / f64::from(1 << 20);
+    Some(GpuReport { peak_memory_mib, launches: found.launches })
 }
 
 fn infer(
@@ -245,6 +271,11 @@ fn print(report: &Report) {
     anstream::println!("load        {:.0} ms, first frame {:.0} ms", report.load_ms, report.first_frame_ms);
     if let Some(peak) = report.peak_memory_mib {
         anstream::println!("memory      {peak:.0} MiB at most");
+    }
+    if let Some(GpuReport { peak_memory_mib, launches }) = &report.gpu {
+        anstream::println!(
+            "on the GPU  {peak_memory_mib:.0} MiB at most, {launches} launches in the network, made as one"
+        );
     }
     anstream::println!("\n{:<14}{:>12}{:>12}{:>12}", "step", "median ms", "fastest", "slowest");
     for (name, spread) in [

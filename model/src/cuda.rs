@@ -25,6 +25,18 @@ pub struct Painting<'a> {
     pub look: Look,
 }
 
+/// What a network takes of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Bytes of the GPU's memory that there are for weights, forward passes and frames, of all who share the network.
+    pub memory: usize,
+    /// The most that there ever were.
+    pub peak_memory: usize,
+    /// Kernels and copies of one forward pass, preprocessing and labels aside; 0 before the first frame where that one's size
+    /// decides about the network's input.
+    pub launches: usize,
+}
+
 /// How labels are shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Look {

@@ -26,7 +26,7 @@ pub mod work;
 pub use alpha::apply_alpha;
 pub use backend::{Backend, BackendRequest, Device, DeviceRequest, Mode, Precision};
 pub use card::{Class, Family, License, ModelCard, PublishedWeights, ResizeRule};
-pub use engine::{Engine, Logits, Output, Stage, StageTimes, Timing};
+pub use engine::{DeviceSpans, Engine, Logits, Output, Span, Stage, StageTimes, Timing};
 pub use error::{ErrorKind, Result, SegmentError};
 pub use frame::{
     Colorimetry, Frame, FrameInfo, FrameView, FrameViewMut, Matrix, OwnedFrame, PixelFormat, Pixels, Plane,

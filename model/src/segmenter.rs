@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::backend::{Backend, BackendRequest};
 use crate::card::ModelCard;
 #[cfg(feature = "cuda")]
-use crate::cuda::{Context, ContextId, Painting};
+use crate::cuda::{Context, ContextId, DeviceUse, Painting};
 use crate::engine::{self, Engine, Output, Place};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
@@ -145,6 +145,19 @@ impl Segmenter {
     /// What runs.
     pub fn backend(&self) -> Backend {
         self.engine.backend()
+    }
+
+    /// Whether frames submitted from now on tell [what each stage took](crate::Timing::stages). The processor's kernels always
+    /// do. On a GPU the network's operations are then launched one by one, which gives the same labels and takes longer; `portable`
+    /// never does.
+    pub fn time_stages(&self, on: bool) {
+        self.engine.time_stages(on);
+    }
+
+    /// What the network takes of a GPU; none if it runs on none.
+    #[cfg(feature = "cuda")]
+    pub fn device_use(&self) -> Option<DeviceUse> {
+        self.engine.device_use()
     }
 
     /// The context in whose memory frames may be; none if they may be in the machine's only.

@@ -2,7 +2,6 @@
 
 import itertools
 import pathlib
-import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATCH = 16
@@ -18,6 +17,9 @@ def variants():
 
 def read_card(path):
     """A card as a dict, with the number of classes, which it only has in the name of their list."""
+    # Here, so that an older Python can make networks of cards that are read already.
+    import tomllib
+
     card = tomllib.loads(path.read_text(encoding="utf-8"))
     card["network"]["classes"] = int(card["classes"].rsplit("-", 1)[1])
     return card

@@ -11,8 +11,8 @@ pub(crate) mod cuda;
 pub mod fake;
 #[cfg(feature = "portable")]
 pub(crate) mod portable;
-#[cfg(test)]
-mod reference_data;
+#[cfg(any(test, feature = "cuda-check"))]
+pub mod reference_data;
 mod sizes;
 mod timing;
 mod worker;
@@ -26,7 +26,7 @@ use crate::backend::Device;
 use crate::backend::{Backend, Mode};
 use crate::card::ModelCard;
 #[cfg(feature = "cuda")]
-use crate::cuda::{Context, ContextId, Painting};
+use crate::cuda::{Context, ContextId, DeviceUse, Painting};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
 #[cfg(feature = "cuda")]
@@ -36,7 +36,9 @@ use crate::label_map::LabelMap;
 use crate::segmenter::Options;
 use crate::weights::{Weights, pos_embed_grid};
 
-pub use timing::{Stage, StageTimes, Timing};
+#[cfg(feature = "cuda-check")]
+pub use cuda::check::{BareNetwork, allowed_of_tiny};
+pub use timing::{DeviceSpans, Span, Stage, StageTimes, Timing};
 pub(crate) use worker::{Network, Worker};
 
 /// What an engine makes of a frame.
@@ -89,6 +91,16 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// Whatever went wrong with this frame. The engine goes on.
     fn finish(&self, slot: usize, output: &mut Output) -> Result<()>;
+
+    /// Whether frames submitted from now on are to tell their [`StageTimes`]. An engine that always does, or never can, does
+    /// nothing here.
+    fn time_stages(&self, _on: bool) {}
+
+    /// What the network takes of a GPU; none if it runs on none.
+    #[cfg(feature = "cuda")]
+    fn device_use(&self) -> Option<DeviceUse> {
+        None
+    }
 
     /// The context in whose memory frames may be; none if they may be in the machine's only.
     #[cfg(feature = "cuda")]

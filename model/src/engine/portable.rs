@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use sapiens_kernels::ResizeArgmax;
 use sapiens_portable as portable;
 
-use super::{Engine, Logits, Network, Output, StageTimes, Timing, Worker, label_window, trained_grid};
+use super::{Engine, Logits, Network, Output, Timing, Worker, label_window, trained_grid};
 use crate::backend::{Backend, Device};
 use crate::card::{Family, ModelCard};
 use crate::error::{ErrorKind, Result, SegmentError};
@@ -133,7 +133,7 @@ impl Network for PortableNetwork {
             preprocess: preprocessed - start,
             network: inferred - preprocessed,
             postprocess: inferred.elapsed(),
-            stages: StageTimes::default(),
+            ..Timing::default()
         };
         let portable::Logits { values, classes, height, width } = logits;
         output.logits = keep_logits.then_some(Logits { values, classes, height, width });

@@ -63,7 +63,8 @@ impl Stage {
     }
 }
 
-/// The time that each [`Stage`] took; all zero where an engine doesn't tell them apart.
+/// The time that each [`Stage`] took; all zero where an engine doesn't tell them apart, or wasn't asked to
+/// ([`Segmenter::time_stages`](crate::Segmenter::time_stages)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StageTimes([Duration; Stage::ALL.len()]);
 
@@ -76,6 +77,10 @@ impl StageTimes {
     /// All stages together.
     pub fn total(&self) -> Duration {
         self.0.iter().sum()
+    }
+
+    pub(crate) fn add(&mut self, stage: Stage, time: Duration) {
+        self.0[stage as usize] += time;
     }
 }
 
@@ -94,13 +99,33 @@ impl StageClock {
     /// Everything since the last call was `stage`.
     pub(crate) fn end(&mut self, stage: Stage) {
         let now = Instant::now();
-        self.times.0[stage as usize] += now - self.last;
+        self.times.add(stage, now - self.last);
         self.last = now;
     }
 
     pub(crate) fn times(&self) -> StageTimes {
         self.times
     }
+}
+
+/// When a part of a frame's work was done, counted from when its engine was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// When it began.
+    pub begin: Duration,
+    /// When it was done.
+    pub end: Duration,
+}
+
+/// When a GPU did what. Its clock counts milliseconds in float32: to two microseconds in the first quarter of a minute, coarser later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceSpans {
+    /// The frame's way up; nearly nothing for a frame that is there already.
+    pub upload: Span,
+    /// From the frame to its labels.
+    pub compute: Span,
+    /// The labels' way down.
+    pub download: Span,
 }
 
 /// How long each step of one frame took.
@@ -114,6 +139,8 @@ pub struct Timing {
     pub postprocess: Duration,
     /// What `network` consists of.
     pub stages: StageTimes,
+    /// When that was, on a GPU.
+    pub device: Option<DeviceSpans>,
 }
 
 impl Timing {

@@ -33,7 +33,7 @@ use crate::variant::Variant;
 
 use environment::Environment;
 use files::Checkpoint;
-#[cfg(test)]
+#[cfg(any(test, feature = "cuda-check"))]
 pub(crate) use generated::{fnv1a64, uniform};
 pub(crate) use layout::{PATCH, PREFIX_TOKENS};
 pub use layout::{TensorSpec, expected_tensors, pos_embed_grid};

@@ -1,3 +1,4 @@
-//! What `device-check` times. The program beside this checks and times it.
+//! What `device-check` times, and how its figures are shown. The program beside this checks and times it.
 
 pub mod steps;
+pub mod timeline;

@@ -1,7 +1,11 @@
 //! All figures of a device, as a table and as JSON.
 
-use sapiens_kernels::cuda::{Buffer, CudaError, Event, Precision, Stream, probe};
+use sapiens_kernels::cuda::{Buffer, CudaError, Event, Gpu, Precision, Stream, probe};
 use serde::Serialize;
+
+use crate::network_checks::NetworkCheck;
+use crate::network_report;
+use crate::network_times::NetworkTimes;
 
 use crate::time::{Kernels, Patience};
 use sapiens_device_check::steps::{Network, Operation, Step, precisions};
@@ -13,7 +17,11 @@ pub struct Report {
     capability: String,
     multiprocessors: u32,
     memory_mib: usize,
+    driver: String,
+    /// Of the kernels alone.
     precisions: Vec<PrecisionReport>,
+    pub network_checks: Vec<NetworkCheck>,
+    pub networks: Vec<NetworkTimes>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,21 +55,29 @@ struct StepReport {
 }
 
 impl Report {
-    /// Times everything.
-    pub fn measure(
-        stream: &Stream,
-        networks: &[Network],
-        tiles: bool,
-        patience: Patience,
-    ) -> Result<Self, CudaError> {
-        let properties = stream.gpu().properties();
-        let mut report = Self {
+    /// Of a device, without any figures.
+    pub fn new(gpu: &Gpu) -> Self {
+        let properties = gpu.properties();
+        Self {
             device: properties.name.clone(),
             capability: properties.capability.to_string(),
             multiprocessors: properties.multiprocessors,
             memory_mib: properties.memory >> 20,
+            driver: driver(),
             precisions: Vec::new(),
-        };
+            network_checks: Vec::new(),
+            networks: Vec::new(),
+        }
+    }
+
+    /// Times the kernels.
+    pub fn time_kernels(
+        &mut self,
+        stream: &Stream,
+        networks: &[Network],
+        tiles: bool,
+        patience: Patience,
+    ) -> Result<(), CudaError> {
         for (name, precision) in precisions() {
             let kernels = match Kernels::new(stream.gpu(), precision, patience) {
                 Ok(kernels) => kernels,
@@ -82,17 +98,24 @@ impl Report {
                 let frame_ms = steps.iter().map(|step| step.times as f64 * step.ms).sum();
                 of_networks.push(NetworkReport { network: network.name, steps, frame_ms });
             }
-            report.precisions.push(PrecisionReport {
+            self.precisions.push(PrecisionReport {
                 precision: name,
                 probe_tflop_per_second,
                 networks: of_networks,
             });
         }
-        Ok(report)
+        Ok(())
     }
 
-    /// For people.
-    pub fn print(&self) {
+    /// The networks' figures for `docs/performance.md`.
+    pub fn tables(&self) -> String {
+        let Self { device, capability, memory_mib, driver, .. } = self;
+        let machine = format!("{device} ({capability}, {memory_mib} MiB), driver {driver}");
+        network_report::tables(&machine, &self.networks)
+    }
+
+    /// The kernels' figures for people.
+    pub fn print_kernels(&self) {
         for precision in &self.precisions {
             let peak = precision.probe_tflop_per_second;
             for network in &precision.networks {
@@ -162,6 +185,15 @@ fn measure_step(
         gb_per_second: step.operation.bytes() / ms / 1e6,
         tiles: of_tiles,
     })
+}
+
+/// The driver's version, as Linux's kernel module gives it.
+fn driver() -> String {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    let version = text
+        .split_whitespace()
+        .find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()));
+    version.unwrap_or("unknown").to_owned()
 }
 
 /// TFLOP/s of the matrix instruction alone.

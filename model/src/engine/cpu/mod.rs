@@ -122,6 +122,7 @@ impl<E: Element> super::Network for CpuNetwork<E> {
             network: inferred - preprocessed,
             postprocess: inferred.elapsed(),
             stages,
+            device: None,
         };
         output.logits = self.keep_logits.then(|| planar(&workspace.logits, classes, height, width));
         Ok(())

@@ -5,25 +5,9 @@ use sapiens_kernels::cpu::product::patch_rows;
 
 use super::*;
 use crate::Variant;
-use crate::engine::reference_data::{TINY, data, reference};
-use crate::weights::{fnv1a64, uniform};
-
-/// Absolute differences: the largest, the mean and the 99th percentile.
-#[derive(Debug, Clone, Copy)]
-struct Difference {
-    max: f32,
-    mean: f32,
-    p99: f32,
-}
-
-fn difference(found: &[f32], expected: &[f32]) -> Difference {
-    assert_eq!(found.len(), expected.len());
-    let mut all: Vec<f32> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
-    // NaN is the largest of all in this order.
-    all.sort_by(f32::total_cmp);
-    let mean = all.iter().map(|&d| f64::from(d)).sum::<f64>() / all.len() as f64;
-    Difference { max: all[all.len() - 1], mean: mean as f32, p99: all[all.len() * 99 / 100] }
-}
+use crate::engine::reference_data::{
+    Difference, FULL_SIZE_SEED, TINY, data, difference, generated_input, reference, slice, torch_bf16,
+};
 
 /// A network with generated weights at one level, and what it makes of an input.
 struct Run<E> {
@@ -149,76 +133,60 @@ fn more_threads_than_any_machine_has_use_for_are_an_error() {
 }
 
 /// A published network with generated weights at 1024 x 768 against the reference's slices.
-fn full_size<E: Element>(variant: Variant, file: &str, [first, step]: [usize; 2]) -> Difference {
+fn full_size<E: Element>(variant: Variant, file: &str) -> Difference {
     let card = ModelCard::of(variant);
     let reference = reference(file);
     let start = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut run = Run::<E>::new(&card, 3, Level::best(), threads);
+    let mut run = Run::<E>::new(&card, FULL_SIZE_SEED, Level::best(), threads);
     let load = start.elapsed();
     let mut workspace = run.workspace([1024, 768]);
     let input = generated_input(1024, 768);
     let start = Instant::now();
     let logits = run.logits(&mut workspace, &input);
     let forward = start.elapsed();
-    let plane = logits.height * logits.width;
-    let mut slice = Vec::new();
-    for values in logits.values.chunks_exact(plane) {
-        for row in values.chunks_exact(logits.width).skip(first).step_by(step) {
-            slice.extend(row.iter().skip(first).step_by(step));
-        }
-    }
-    let found = difference(&slice, &reference["logits.slice"].1);
+    let found = difference(&slice(card.family, &logits), &reference["logits.slice"].1);
     let element = std::any::type_name::<E>().rsplit("::").next().unwrap();
     println!("{variant} in {element}: {found:?}, load {load:.1?}, forward {forward:.1?}");
     found
 }
 
-/// `2 u` of the name "input" and seed 9, as the reference's README defines them.
-fn generated_input(height: usize, width: usize) -> Vec<f32> {
-    let base = fnv1a64("input") ^ 9;
-    (0..(3 * height * width) as u64).map(|i| 2.0 * uniform(base, i)).collect()
-}
-
-const SAPIENS: [usize; 2] = [4, 8];
-const SAPIENS2: [usize; 2] = [8, 16];
-
-fn check_f32(variant: Variant, file: &str, slice: [usize; 2]) {
-    let found = full_size::<f32>(variant, file, slice);
+fn check_f32(variant: Variant, file: &str) {
+    let found = full_size::<f32>(variant, file);
     assert!(found.max <= 0.002 && found.mean <= 5e-4, "{variant}: {found:?}");
 }
 
-/// `mean` and `p99` are what PyTorch's own bf16 does: 1.25 times that is allowed.
-fn check_bf16(variant: Variant, file: &str, slice: [usize; 2], [mean, p99]: [f32; 2]) {
-    let found = full_size::<bf16>(variant, file, slice);
+fn check_bf16(variant: Variant, file: &str) {
+    let found = full_size::<bf16>(variant, file);
+    // Where PyTorch's own bf16 isn't known, 1.25 times this is what half precision may differ by at most.
+    let [mean, p99] = torch_bf16(variant).unwrap_or([0.04, 0.2]);
     assert!(found.mean <= 1.25 * mean && found.p99 <= 1.25 * p99, "{variant}: {found:?}");
 }
 
 #[test]
 #[ignore = "takes minutes: make full-size"]
 fn full_size_networks_agree_with_the_authors() {
-    let (first, second) = ("sapiens-0.3b.logits.safetensors", "sapiens2-0.4b.logits.safetensors");
-    check_f32(Variant::Sapiens03b, first, SAPIENS);
-    check_bf16(Variant::Sapiens03b, first, SAPIENS, [0.0124, 0.041]);
-    check_f32(Variant::Sapiens2_04b, second, SAPIENS2);
-    check_bf16(Variant::Sapiens2_04b, second, SAPIENS2, [0.0175, 0.064]);
+    for (variant, file) in [
+        (Variant::Sapiens03b, "sapiens-0.3b.logits.safetensors"),
+        (Variant::Sapiens2_04b, "sapiens2-0.4b.logits.safetensors"),
+    ] {
+        check_f32(variant, file);
+        check_bf16(variant, file);
+    }
 }
 
 #[test]
 #[ignore = "takes half an hour and up to 14 GB: make full-size-all"]
 fn full_size_networks_of_every_variant() {
-    // Of these PyTorch's own bf16 isn't known: 1.25 times as much is what half precision may differ by at most.
-    let (mean, p99) = (0.04, 0.2);
-    let (first, second) = ("sapiens-1b.logits.safetensors", "sapiens2-1b.logits.safetensors");
-    check_f32(Variant::Sapiens06b, "sapiens-0.6b.logits.safetensors", SAPIENS);
-    check_bf16(Variant::Sapiens06b, "sapiens-0.6b.logits.safetensors", SAPIENS, [mean, p99]);
-    check_f32(Variant::Sapiens1b, first, SAPIENS);
-    check_bf16(Variant::Sapiens1b, first, SAPIENS, [0.0163, 0.053]);
-    check_f32(Variant::Sapiens2b, "sapiens-2b.logits.safetensors", SAPIENS);
-    check_bf16(Variant::Sapiens2b, "sapiens-2b.logits.safetensors", SAPIENS, [mean, p99]);
-    check_f32(Variant::Sapiens2_08b, "sapiens2-0.8b.logits.safetensors", SAPIENS2);
-    check_bf16(Variant::Sapiens2_08b, "sapiens2-0.8b.logits.safetensors", SAPIENS2, [mean, p99]);
-    check_f32(Variant::Sapiens2_1b, second, SAPIENS2);
-    check_bf16(Variant::Sapiens2_1b, second, SAPIENS2, [0.0232, 0.084]);
-    check_bf16(Variant::Sapiens2_5b, "sapiens2-5b.logits.safetensors", SAPIENS2, [mean, p99]);
+    for (variant, file) in [
+        (Variant::Sapiens06b, "sapiens-0.6b.logits.safetensors"),
+        (Variant::Sapiens1b, "sapiens-1b.logits.safetensors"),
+        (Variant::Sapiens2b, "sapiens-2b.logits.safetensors"),
+        (Variant::Sapiens2_08b, "sapiens2-0.8b.logits.safetensors"),
+        (Variant::Sapiens2_1b, "sapiens2-1b.logits.safetensors"),
+    ] {
+        check_f32(variant, file);
+        check_bf16(variant, file);
+    }
+    check_bf16(Variant::Sapiens2_5b, "sapiens2-5b.logits.safetensors");
 }

@@ -7,6 +7,7 @@ use sapiens_stand_in_loader::inside;
 use super::*;
 use crate::backend::{BackendRequest, DeviceRequest};
 use crate::engine::reference_data::{TINY, data};
+use crate::engine::{DeviceSpans, Stage, StageTimes};
 use crate::frame::OwnedFrame;
 use crate::segmenter::Segmenter;
 use crate::variant::Variant;
@@ -230,5 +231,65 @@ fn memory_stays_within_what_is_promised() {
         assert!(peak <= mebibytes << 20, "{variant}: {peak} bytes, expected at most {mebibytes} MiB");
         drop(engine);
         assert_eq!(gpu.memory_use().0, 0, "{variant}");
+    }
+}
+
+#[test]
+fn stages_are_timed_and_launches_counted() {
+    let _alone = alone();
+    for family in [0, 1] {
+        let segmenter = small(family).unwrap();
+        let expected = labels_alone(&segmenter, 3);
+        let mut output = Output::default();
+        segmenter.time_stages(true);
+        assert_eq!(labels_alone(&segmenter, 3), expected, "labels are others where stages are timed");
+        assert_eq!(wrong(&segmenter, &expected, 9, || ()), 0);
+        segmenter.submit(frame(0)).unwrap();
+        segmenter.receive(&mut output).unwrap();
+        let times = output.timing.stages;
+        for stage in Stage::ALL {
+            assert!(!times.of(stage).is_zero(), "{}", stage.name());
+        }
+        // Each is rounded to a microsecond or less.
+        let network = output.timing.network;
+        assert!(times.total() <= network + Duration::from_millis(1), "{times:?} of {network:?}");
+
+        let DeviceSpans { upload, compute, download } = output.timing.device.unwrap();
+        let marks = [upload.begin, upload.end, compute.begin, compute.end, download.begin, download.end];
+        assert!(!upload.begin.is_zero() && marks.is_sorted(), "{marks:?}");
+
+        segmenter.time_stages(false);
+        segmenter.submit(frame(0)).unwrap();
+        segmenter.receive(&mut output).unwrap();
+        assert_eq!(output.timing.stages, StageTimes::default());
+    }
+}
+
+/// Each launch is three calls of the driver: the context's, its own, and the context's again.
+#[test]
+fn as_many_launches_are_counted_as_are_queued() {
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    for family in [0, 1] {
+        let card = small_card(family);
+        let gpu = Gpu::open(0).unwrap();
+        let network = Network::load(&card, &Weights::generated(&card, 7), &gpu, Stored::F16).unwrap();
+        let stream = Stream::new(&gpu).unwrap();
+        let mut workspace = workspace::Workspace::new(&network, &stream, [32, 32]).unwrap();
+        let mut launches = 0;
+        let before = inside::calls();
+        let mut count = |_, more: usize| {
+            launches += more;
+            Ok(())
+        };
+        network.forward(&stream, &mut workspace, &mut count).unwrap();
+        assert_eq!(inside::calls() - before, 3 * launches as u64);
+
+        let segmenter = small(family).unwrap();
+        let found = segmenter.device_use().unwrap();
+        assert_eq!(found.launches, launches);
+        assert!(0 < found.memory && found.memory <= found.peak_memory, "{found:?}");
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Each [`slot`] has a stream of its own, so that one frame's pixels come and another's labels go while a third is computed. The
 //! forward pass itself is one frame's at a time: all slots share the memory of [`pass`]. [`network`] has the weights on the device
-//! and the operations, [`load`] brings them there, [`workspace`] is the memory of a forward pass, [`paint`] shows labels on frames.
+//! and the operations, [`load`] brings them there, [`workspace`] is the memory of a forward pass, [`paint`] shows labels on frames,
+//! [`stages`] marks what each part of the network took.
 //!
 //! Nothing waits for the device but whoever asks for a frame's labels, and after the first frame of a size nothing is allocated.
 
+#[cfg(any(test, feature = "cuda-check"))]
+pub(crate) mod check;
 #[cfg(test)]
 mod flight_tests;
 #[cfg(test)]
@@ -16,11 +19,14 @@ mod paint;
 mod pass;
 mod self_check;
 mod slot;
+mod stages;
 #[cfg(test)]
 mod tests;
 mod workspace;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sapiens_kernels::cuda::frame::Patches;
 use sapiens_kernels::cuda::resize_argmax::ResizeArgmax;
@@ -30,11 +36,11 @@ use self::network::Network;
 use self::paint::Painter;
 use self::pass::Pass;
 use self::self_check::self_check;
-use self::slot::Slot;
+use self::slot::{Asked, Slot};
 use super::{Engine, Output, Place};
 use crate::backend::{Backend, Device, Precision};
 use crate::card::ModelCard;
-use crate::cuda::{ContextId, Painting};
+use crate::cuda::{ContextId, DeviceUse, Painting};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::{Frame, FrameInfo, Pixels};
 use crate::input_size::InputSize;
@@ -128,7 +134,10 @@ struct CudaEngine {
     card: Arc<ModelCard>,
     input_size: InputSize,
     keep_logits: bool,
+    time_stages: AtomicBool,
     network: Arc<Network>,
+    /// What times are counted from.
+    origin: Event,
     patches: Patches,
     resize_argmax: ResizeArgmax,
 }
@@ -159,11 +168,15 @@ impl CudaEngine {
                 Some(Pass::new(&network, &stream, [height, width])?)
             }
         };
+        let origin = Event::new(gpu, true)?;
+        origin.record(&stream)?;
         Ok(Self {
             backend,
             card: card.clone(),
             input_size: options.input_size,
             keep_logits: options.keep_logits,
+            time_stages: AtomicBool::new(false),
+            origin,
             patches: Patches::new(&stream, network.precision(), card.input.mean, card.input.std)?,
             resize_argmax: ResizeArgmax::new(gpu)?,
             slots,
@@ -190,7 +203,8 @@ impl CudaEngine {
             Some(pass) => pass,
             None => Pass::new(&self.network, slot.stream(), size)?,
         });
-        let queued = slot.compute(pass, free, &self.patches, &self.resize_argmax, self.keep_logits);
+        let asked = Asked { logits: self.keep_logits, stages: self.time_stages.load(Ordering::Relaxed) };
+        let queued = slot.compute(pass, free, &self.patches, &self.resize_argmax, asked);
         if queued.is_err() {
             // Whatever was queued uses the memory that the next frame will.
             let _ = slot.stream().synchronize();
@@ -220,11 +234,21 @@ impl Engine for CudaEngine {
 
     fn finish(&self, slot: usize, output: &mut Output) -> Result<()> {
         let mut slot = lock(&self.slots[slot]);
-        let finished = slot.finish(output);
+        let finished = slot.finish(output, &self.origin);
         if finished.is_err() {
             slot.clear();
         }
         finished
+    }
+
+    fn time_stages(&self, on: bool) {
+        self.time_stages.store(on, Ordering::Relaxed);
+    }
+
+    fn device_use(&self) -> Option<DeviceUse> {
+        let (memory, peak_memory) = self.network.gpu().memory_use();
+        let launches = lock(&self.computing).pass.as_ref().map_or(0, Pass::launches);
+        Some(DeviceUse { memory, peak_memory, launches })
     }
 
     fn cuda_context(&self) -> Option<ContextId> {
@@ -239,6 +263,12 @@ impl Engine for CudaEngine {
         };
         painter.paint(painting)
     }
+}
+
+/// What passed between two timed events, both passed.
+fn between(first: &Event, second: &Event) -> Result<Duration> {
+    let ms = second.milliseconds_since(first)?;
+    Ok(Duration::from_secs_f32(ms.max(0.0) / 1e3))
 }
 
 /// A frame's planes as the device has them.

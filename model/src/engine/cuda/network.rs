@@ -14,6 +14,7 @@ use sapiens_kernels::cuda::{Buffer, Gpu, Precision, Stream};
 use super::load::Loader;
 use super::workspace::Workspace;
 use crate::card::{Family, ModelCard};
+use crate::engine::Stage;
 use crate::engine::sizes::Sizes;
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::weights::{PATCH, Weights};
@@ -24,6 +25,9 @@ const NORM_EPSILON: f32 = 1e-6;
 const INSTANCE_NORM_EPSILON: f32 = 1e-5;
 /// Kernels read eight values at once: what they multiply over is padded with zeros to that.
 pub(super) const CHUNK: usize = 8;
+
+/// Is told after each operation which stage it was, and how many kernels and copies were queued for it.
+pub(super) type Queued<'a> = &'a mut dyn FnMut(Stage, usize) -> Result<()>;
 
 /// A network ready to run, shared by all who run it.
 #[derive(Debug)]
@@ -237,13 +241,20 @@ impl Network {
     }
 
     /// Queues one frame, from the workspace's patches to its logits.
-    pub(super) fn forward(&self, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
+    pub(super) fn forward(
+        &self,
+        stream: &Stream,
+        workspace: &mut Workspace,
+        queued: Queued<'_>,
+    ) -> Result<()> {
         self.embed(stream, workspace)?;
+        queued(Stage::PatchEmbed, 2)?;
         for layer in &self.layers {
-            layer.run(self, stream, workspace)?;
+            layer.run(self, stream, workspace, queued)?;
         }
         self.normalize(stream, &self.ln1, workspace)?;
-        self.decode(stream, workspace)
+        queued(Stage::Norm, 1)?;
+        self.decode(stream, workspace, queued)
     }
 
     /// Patches to tokens, with what tells their places where that is added.
@@ -275,7 +286,7 @@ impl Network {
     }
 
     /// Features, in `narrow`, to logits.
-    fn decode(&self, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
+    fn decode(&self, stream: &Stream, workspace: &mut Workspace, queued: Queued<'_>) -> Result<()> {
         let Workspace { size, narrow, maps, moments, moment_blocks, statistics, logits, .. } = workspace;
         let [mut from, mut to] = maps.each_mut();
         let mut grid = size.map(|side| side / PATCH);
@@ -299,15 +310,18 @@ impl Network {
                 let rows = Rows { values, rows: height * width, depth: inputs, stride: inputs };
                 self.products.product(stream, rows, layer.weighted(), then)?;
             }
+            queued(if doubles { Stage::Deconv } else { Stage::Conv }, 1)?;
             let (x, moments) = (to.slice_mut(..len), moments.slice(..blocks.len()));
             let room = statistics.slice_mut(..);
             self.instance_norm.run(stream, x, blocks, moments, INSTANCE_NORM_EPSILON, room)?;
+            queued(if doubles { Stage::DeconvNorm } else { Stage::Conv }, 2)?;
             std::mem::swap(&mut from, &mut to);
         }
         let pixels = grid[0] * grid[1];
         let rows = Rows { values: from.slice(..), rows: pixels, depth: channels, stride: channels };
         let then = Then::StoreF32(Out { values: logits.slice_mut(..), stride: logits_stride(&self.sizes) });
-        Ok(self.products.product(stream, rows, self.conv_seg.weighted(), then)?)
+        self.products.product(stream, rows, self.conv_seg.weighted(), then)?;
+        queued(Stage::Logits, 1)
     }
 }
 
@@ -352,11 +366,18 @@ impl Layer {
         })
     }
 
-    fn run(&self, network: &Network, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
+    fn run(
+        &self,
+        network: &Network,
+        stream: &Stream,
+        workspace: &mut Workspace,
+        queued: Queued<'_>,
+    ) -> Result<()> {
         let (products, sizes) = (&network.products, &network.sizes);
         let (dim, head_stride) = (sizes.embed_dim, head_stride(sizes));
         let tokens = workspace.x.len() / dim;
         network.normalize(stream, &self.ln1, workspace)?;
+        queued(Stage::Norm, 1)?;
         let shape = QkvShape {
             tokens,
             heads: sizes.heads,
@@ -368,20 +389,25 @@ impl Layer {
         let rows = Rows { values: narrow.slice(..), rows: tokens, depth: dim, stride: dim };
         let out = Out { values: wide.slice_mut(..tokens * shape.stride()), stride: shape.stride() };
         products.product(stream, rows, self.qkv.weighted(), Then::Store(out))?;
+        queued(Stage::Qkv, 1)?;
         if let (Some([q, k]), Some([sin, cos])) = (&self.qk_norm, rotary) {
             let norm = QkNorm { q: q.slice(..), k: k.slice(..), epsilon: NORM_EPSILON };
             let angles = Angles { prefix: sizes.prefix, sin: sin.slice(..), cos: cos.slice(..) };
             network.rotary.run(stream, shape, wide.slice_mut(..tokens * shape.stride()), norm, angles)?;
+            queued(Stage::Attention, 1)?;
         }
         network.attention.run(stream, shape, wide.slice(..), narrow.slice_mut(..))?;
+        queued(Stage::Attention, 1)?;
 
         let depth = sizes.heads * head_stride;
         let rows = Rows { values: narrow.slice(..), rows: tokens, depth, stride: depth };
         let gamma = self.gamma.as_ref().map(|gamma| gamma.slice(..));
         let then = Then::Add(Out { values: x.slice_mut(..), stride: dim }, gamma);
         products.product(stream, rows, self.proj.weighted(), then)?;
+        queued(Stage::Projection, 1)?;
 
         network.normalize(stream, &self.ln2, workspace)?;
+        queued(Stage::Norm, 1)?;
         let Workspace { x, narrow, wide, .. } = workspace;
         let rows = Rows { values: narrow.slice(..), rows: tokens, depth: dim, stride: dim };
         let hidden = Out { values: wide.slice_mut(..tokens * sizes.ffn_dim), stride: sizes.ffn_dim };
@@ -390,8 +416,10 @@ impl Layer {
             Activation::SwiGlu => Then::SwiGlu(hidden),
         };
         products.product(stream, rows, self.expand.weighted(), then)?;
+        queued(Stage::Expand, 1)?;
         let rows = Rows { values: wide.slice(..), rows: tokens, depth: sizes.ffn_dim, stride: sizes.ffn_dim };
         let then = Then::Add(Out { values: x.slice_mut(..), stride: dim }, None);
-        Ok(products.product(stream, rows, self.contract.weighted(), then)?)
+        products.product(stream, rows, self.contract.weighted(), then)?;
+        queued(Stage::Contract, 1)
     }
 }

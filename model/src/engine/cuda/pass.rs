@@ -7,6 +7,7 @@ use sapiens_kernels::cuda::resize_argmax::PixelLogits;
 use sapiens_kernels::cuda::{Graph, SliceMut, Stream};
 
 use super::network::{Network, logits_stride};
+use super::stages::StageMarks;
 use super::workspace::Workspace;
 use crate::error::Result;
 
@@ -14,6 +15,7 @@ use crate::error::Result;
 pub(super) struct Pass {
     // Goes first: it names the memory of the others.
     graph: Graph,
+    launches: usize,
     workspace: Workspace,
     network: Arc<Network>,
 }
@@ -25,8 +27,13 @@ impl Pass {
     /// If there isn't so much memory on the device, or what the driver says.
     pub fn new(network: &Arc<Network>, stream: &Stream, size: [usize; 2]) -> Result<Self> {
         let mut workspace = Workspace::new(network, stream, size)?;
-        let graph = Graph::capture(stream, || network.forward(stream, &mut workspace))?;
-        Ok(Self { graph, workspace, network: network.clone() })
+        let mut launches = 0;
+        let mut count = |_, more| {
+            launches += more;
+            Ok(())
+        };
+        let graph = Graph::capture(stream, || network.forward(stream, &mut workspace, &mut count))?;
+        Ok(Self { graph, launches, workspace, network: network.clone() })
     }
 
     /// Height and width of the input.
@@ -43,6 +50,16 @@ impl Pass {
     pub fn run(&mut self, stream: &Stream) -> Result<()> {
         // SAFETY: the graph names the workspace's memory and the network's, both of which live here and are never exchanged.
         Ok(unsafe { self.graph.launch(stream) }?)
+    }
+
+    /// As [`Pass::run`], operation by operation, each marked at its end.
+    pub fn run_in_stages(&mut self, stream: &Stream, marks: &mut StageMarks) -> Result<()> {
+        self.network.forward(stream, &mut self.workspace, &mut |stage, _| marks.end(stage, stream))
+    }
+
+    /// Kernels and copies that [`Pass::run`] queues.
+    pub fn launches(&self) -> usize {
+        self.launches
     }
 
     /// What the last run gives.

@@ -8,8 +8,10 @@ use sapiens_kernels::cuda::frame::{Frame as DeviceFrame, Patches, Plane, ResizeT
 use sapiens_kernels::cuda::resize_argmax::{PixelLogits, ResizeArgmax};
 use sapiens_kernels::cuda::{Buffer, Event, Gpu, Staging, Stream};
 
-use super::super::{Logits, Output, StageTimes, Timing, label_window};
+use super::super::{DeviceSpans, Logits, Output, Span, Timing, label_window};
+use super::between;
 use super::pass::Pass;
+use super::stages::StageMarks;
 use crate::card::{ModelCard, ResizeRule};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::{Frame, FrameInfo, FrameView, MAX_PLANES, Pixels, yuv_to_rgb};
@@ -19,6 +21,8 @@ pub(super) struct Slot {
     // Goes first: who drops it waits until nothing uses the rest.
     stream: Stream,
     marks: Marks,
+    /// Where they were asked for.
+    stages: StageMarks,
     /// Marks a stream of others, which this one waits for.
     foreign: Event,
     /// Of the last frame: a stream's frames are all alike.
@@ -29,6 +33,13 @@ pub(super) struct Slot {
     copied: Duration,
 }
 
+/// What a frame is to tell besides its labels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub logits: bool,
+    pub stages: bool,
+}
+
 /// Between the parts of a frame's work.
 struct Marks {
     begin: Event,
@@ -36,6 +47,7 @@ struct Marks {
     turn: Event,
     patches: Event,
     logits: Event,
+    labels: Event,
 }
 
 /// What a frame needs outside of the forward pass.
@@ -68,11 +80,18 @@ struct SentLogits {
 impl Slot {
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let mark = || Event::new(gpu, true);
-        let marks =
-            Marks { begin: mark()?, received: mark()?, turn: mark()?, patches: mark()?, logits: mark()? };
+        let marks = Marks {
+            begin: mark()?,
+            received: mark()?,
+            turn: mark()?,
+            patches: mark()?,
+            logits: mark()?,
+            labels: mark()?,
+        };
         Ok(Self {
             stream: Stream::new(gpu)?,
             marks,
+            stages: StageMarks::default(),
             foreign: Event::new(gpu, false)?,
             memory: None,
             held: None,
@@ -131,9 +150,9 @@ impl Slot {
         free: &Event,
         patches: &Patches,
         resize_argmax: &ResizeArgmax,
-        keep_logits: bool,
+        asked: Asked,
     ) -> Result<()> {
-        let Self { stream, marks, memory, held, .. } = self;
+        let Self { stream, marks, stages, memory, held, .. } = self;
         let Some(memory) = memory else { unreachable!("it was made for this frame") };
         let FrameMemory { info, placement, parts, tables, planes, labels, logits: sent, .. } = memory;
         stream.wait(free)?;
@@ -160,14 +179,20 @@ impl Slot {
         };
         patches.run(stream, frame, tables, placement.canvas, pass.patches())?;
         marks.patches.record(stream)?;
-        pass.run(stream)?;
+        stages.clear();
+        if asked.stages {
+            pass.run_in_stages(stream, stages)?;
+        } else {
+            pass.run(stream)?;
+        }
         marks.logits.record(stream)?;
         let window = label_window(*placement, info.width, info.height);
         let logits = pass.logits();
         resize_argmax.run(stream, logits, window, labels.slice_mut(..))?;
-        if keep_logits {
+        if asked.logits {
             SentLogits::send(sent, stream, logits)?;
         }
+        marks.labels.record(stream)?;
         Ok(free.record(stream)?)
     }
 
@@ -178,17 +203,21 @@ impl Slot {
         Ok(memory.sent.download(stream, memory.labels.slice(..))?)
     }
 
-    /// Waits for the labels. `output` stays as it was if they don't come.
-    pub fn finish(&mut self, output: &mut Output) -> Result<()> {
-        let Self { marks, memory, held, copied, .. } = self;
+    /// Waits for the labels. `output` stays as it was if they don't come. Times are counted from `origin`.
+    pub fn finish(&mut self, output: &mut Output, origin: &Event) -> Result<()> {
+        let Self { marks, stages, memory, held, copied, .. } = self;
         let Some(memory) = memory else {
             return Err(SegmentError::new(ErrorKind::Engine, "the slot has no frame"));
         };
         let labels = memory.sent.read()?;
         *held = None;
-        let between = |first: &Event, second: &Event| -> Result<Duration> {
-            let ms = second.milliseconds_since(first)?;
-            Ok(Duration::from_secs_f32(ms.max(0.0) / 1e3))
+        let span = |first: &Event, last: &Event| -> Result<Span> {
+            Ok(Span { begin: between(origin, first)?, end: between(origin, last)? })
+        };
+        let device = DeviceSpans {
+            upload: span(&marks.begin, &marks.received)?,
+            compute: span(&marks.turn, &marks.labels)?,
+            download: span(&marks.labels, memory.sent.copied())?,
         };
         let timing = Timing {
             preprocess: *copied
@@ -196,7 +225,8 @@ impl Slot {
                 + between(&marks.turn, &marks.patches)?,
             network: between(&marks.patches, &marks.logits)?,
             postprocess: between(&marks.logits, memory.sent.copied())?,
-            stages: StageTimes::default(),
+            stages: stages.times(&marks.patches)?,
+            device: Some(device),
         };
         let logits = memory.logits.as_ref().map(SentLogits::planar).transpose()?;
         output.labels.resize(memory.info.width, memory.info.height);

@@ -3,17 +3,14 @@
 
 use std::time::Duration;
 
-use sapiens_kernels::cpu::Threads;
-use sapiens_kernels::cpu::product::patch_rows;
 use sapiens_kernels::cuda::Capability;
 use sapiens_stand_in_loader as stand_in;
 
+use super::check::{BareNetwork, allowed_of_tiny};
 use super::flight_tests::alone;
-use super::network::logits_stride;
-use super::workspace::Workspace;
 use super::*;
 use crate::backend::{BackendRequest, DeviceRequest, Mode};
-use crate::engine::reference_data::{TINY, data, reference};
+use crate::engine::reference_data::{Difference, TINY, data, difference, reference};
 use crate::frame::{OwnedFrame, PixelFormat};
 use crate::segmenter::Segmenter;
 
@@ -21,31 +18,6 @@ use crate::segmenter::Segmenter;
 fn gpus() -> Vec<Arc<Gpu>> {
     stand_in::open();
     (0..).map_while(|index| Gpu::open(index).ok()).collect()
-}
-
-/// Mean and 99th percentile of absolute differences.
-fn difference(found: &[f32], expected: &[f32]) -> [f32; 2] {
-    assert_eq!(found.len(), expected.len());
-    let mut all: Vec<f32> = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).collect();
-    // NaN is the largest of all in this order.
-    all.sort_by(f32::total_cmp);
-    let mean = all.iter().map(|&d| f64::from(d)).sum::<f64>() / all.len() as f64;
-    [mean as f32, all[all.len() * 99 / 100]]
-}
-
-/// Logits of an input `[3, height, width]`, planar, and their height and width.
-fn logits(network: &Network, stream: &Stream, size: [usize; 2], input: &[f32]) -> (Vec<f32>, [usize; 2]) {
-    let mut workspace = Workspace::new(network, stream, size).unwrap();
-    let mut rows = vec![0.0f32; input.len()];
-    patch_rows(&mut Threads::new(1).unwrap(), input, size, &mut rows);
-    let rows: Vec<u16> = rows.into_iter().map(|x| network.precision().encode(x)).collect();
-    stream.upload(&rows, workspace.patches()).unwrap();
-    network.forward(stream, &mut workspace).unwrap();
-    let sizes = network.sizes();
-    let mut values = vec![0.0; workspace.logits.len()];
-    stream.download(workspace.logits.slice(..), &mut values).unwrap();
-    let plane = |class: usize| values[class..].iter().step_by(logits_stride(sizes)).copied();
-    ((0..sizes.classes).flat_map(plane).collect(), sizes.logits(size))
 }
 
 #[test]
@@ -56,31 +28,25 @@ fn tiny_networks_agree_with_the_authors() {
         let weights = Weights::generated(&card, seed);
         for gpu in gpus() {
             for precision in [Stored::F16, Stored::F16Promoted, Stored::Bf16] {
-                let network = match Network::load(&card, &weights, &gpu, precision) {
+                let network = match BareNetwork::load(&card, &weights, &gpu, precision) {
                     Ok(network) => network,
                     Err(error) => {
                         assert!(error.to_string().contains("bfloat16 needs"), "{error}");
                         continue;
                     }
                 };
-                let stream = Stream::new(&gpu).unwrap();
                 // The kernels are the same on all devices of a generation: the other size is for one of them.
                 let other_size = gpu.properties().capability == Capability { major: 8, minor: 0 };
                 for file in &files[..if other_size { 2 } else { 1 }] {
                     let reference = reference(file);
                     let (shape, input) = &reference["input"];
-                    let (found, [height, width]) = logits(&network, &stream, [shape[2], shape[3]], input);
+                    let found = network.logits([shape[2], shape[3]], input).unwrap();
                     let (shape, expected) = &reference["logits"];
-                    assert_eq!(*shape, [1, card.classes.len(), height, width]);
-                    let [mean, p99] = difference(&found, expected);
+                    assert_eq!(*shape, [1, found.classes, found.height, found.width]);
+                    let Difference { mean, p99, .. } = difference(&found.values, expected);
                     let what = format!("{file}, {}, {precision:?}", gpu.properties().capability);
                     println!("{what}: mean {mean:.5}, 99 % {p99:.4}");
-                    // Float16 has three bits more than bfloat16, which may be as far as the processor's engine in it.
-                    let allowed = match precision {
-                        Stored::F16 => [0.004, 0.016],
-                        Stored::F16Promoted => [0.008, 0.03],
-                        Stored::Bf16 => [0.02, 0.08],
-                    };
+                    let allowed = allowed_of_tiny(precision);
                     assert!(mean <= allowed[0] && p99 <= allowed[1], "{what}: {mean}, {p99}");
                 }
             }
@@ -133,7 +99,7 @@ fn labels_are_those_of_the_processor() {
             }
             let what = format!("{}, {format} {width} x {height}", card.name());
             let (one_logits, other_logits) = (one.logits.unwrap(), other.logits.unwrap());
-            let [mean, p99] = difference(&other_logits.values, &one_logits.values);
+            let Difference { mean, p99, .. } = difference(&other_logits.values, &one_logits.values);
             assert!(mean < 0.006 && p99 < 0.02, "{what}: logits differ by {mean}, {p99}");
             let labels = one.labels.labels().iter().zip(other.labels.labels());
             let equal = labels.filter(|(a, b)| a == b).count();
