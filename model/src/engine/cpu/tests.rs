@@ -96,6 +96,9 @@ fn the_number_of_threads_changes_nothing() {
 
 #[test]
 fn a_head_dim_that_no_kernel_has_is_refused() {
+    // An open device is looked for, and what is found stays so for the whole process: others need the stand-in.
+    #[cfg(feature = "cuda")]
+    sapiens_stand_in_loader::open();
     let mut card = ModelCard::load(&data("tiny-sapiens.toml")).unwrap();
     card.network.heads = 32;
     let weights = Weights::generated(&card, 1);
