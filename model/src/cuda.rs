@@ -32,8 +32,7 @@ pub struct DeviceUse {
     pub memory: usize,
     /// The most that there ever were.
     pub peak_memory: usize,
-    /// Kernels and copies of one forward pass, preprocessing and labels aside; 0 before the first frame where that one's size
-    /// decides about the network's input.
+    /// Kernels and copies of one forward pass, preprocessing and labels aside; 0 before the first frame.
     pub launches: usize,
 }
 

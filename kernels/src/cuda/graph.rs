@@ -32,8 +32,8 @@ impl Graph {
         let gpu = stream.gpu();
         {
             let _entered = gpu.enter()?;
-            // Other threads go on with what they do, allocating too.
-            let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            // Other threads, and the driver by itself, go on with what they do, allocating too.
+            let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
             // SAFETY: the stream lives.
             unsafe { call!(cuStreamBeginCapture_v2(stream.raw, mode)) }?;
         }

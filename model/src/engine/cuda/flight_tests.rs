@@ -288,6 +288,8 @@ fn as_many_launches_are_counted_as_are_queued() {
         assert_eq!(inside::calls() - before, 3 * launches as u64);
 
         let segmenter = small(family).unwrap();
+        assert_eq!(segmenter.device_use().unwrap().launches, 0);
+        labels_alone(&segmenter, 2);
         let found = segmenter.device_use().unwrap();
         assert_eq!(found.launches, launches);
         assert!(0 < found.memory && found.memory <= found.peak_memory, "{found:?}");

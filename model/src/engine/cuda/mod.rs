@@ -197,12 +197,15 @@ impl CudaEngine {
         let size = [placement.canvas.1, placement.canvas.0];
         let mut computing = lock(&self.computing);
         let Computing { pass, free } = &mut *computing;
-        // The old one goes before the new one comes: both may be large. Freeing memory waits for who uses it.
-        let same = pass.take().filter(|pass| pass.size() == size);
-        let pass = pass.insert(match same {
+        if pass.as_ref().is_some_and(|pass| pass.size() != size) {
+            free.synchronize()?;
+            // The old one goes before the new one comes: both may be large.
+            *pass = None;
+        }
+        let pass = match pass {
             Some(pass) => pass,
-            None => Pass::new(&self.network, slot.stream(), size)?,
-        });
+            None => pass.insert(Pass::new(&self.network, slot.stream(), size)?),
+        };
         let asked = Asked { logits: self.keep_logits, stages: self.time_stages.load(Ordering::Relaxed) };
         let queued = slot.compute(pass, free, &self.patches, &self.resize_argmax, asked);
         if queued.is_err() {

@@ -14,10 +14,21 @@ use crate::error::Result;
 /// Used by one frame after the other.
 pub(super) struct Pass {
     // Goes first: it names the memory of the others.
-    graph: Graph,
+    queued: Queued,
     launches: usize,
     workspace: Workspace,
     network: Arc<Network>,
+}
+
+/// How the work is queued.
+enum Queued {
+    /// Never yet. The first time goes operation by operation: a driver may load a kernel when it is first launched, for which a
+    /// capture is no place.
+    Never,
+    /// Once. The second time it is captured.
+    Once,
+    /// As one launch.
+    Whole(Graph),
 }
 
 impl Pass {
@@ -26,14 +37,8 @@ impl Pass {
     /// # Errors
     /// If there isn't so much memory on the device, or what the driver says.
     pub fn new(network: &Arc<Network>, stream: &Stream, size: [usize; 2]) -> Result<Self> {
-        let mut workspace = Workspace::new(network, stream, size)?;
-        let mut launches = 0;
-        let mut count = |_, more| {
-            launches += more;
-            Ok(())
-        };
-        let graph = Graph::capture(stream, || network.forward(stream, &mut workspace, &mut count))?;
-        Ok(Self { graph, launches, workspace, network: network.clone() })
+        let workspace = Workspace::new(network, stream, size)?;
+        Ok(Self { queued: Queued::Never, launches: 0, workspace, network: network.clone() })
     }
 
     /// Height and width of the input.
@@ -48,8 +53,23 @@ impl Pass {
 
     /// Queues the forward pass, from the patches to the logits.
     pub fn run(&mut self, stream: &Stream) -> Result<()> {
+        let Self { queued, launches, workspace, network } = self;
+        if let Queued::Never = queued {
+            *launches = 0;
+            network.forward(stream, workspace, &mut |_, more| {
+                *launches += more;
+                Ok(())
+            })?;
+            *queued = Queued::Once;
+            return Ok(());
+        }
+        if let Queued::Once = queued {
+            let work = || network.forward(stream, workspace, &mut |_, _| Ok(()));
+            *queued = Queued::Whole(Graph::capture(stream, work)?);
+        }
+        let Queued::Whole(graph) = queued else { unreachable!("it was just made") };
         // SAFETY: the graph names the workspace's memory and the network's, both of which live here and are never exchanged.
-        Ok(unsafe { self.graph.launch(stream) }?)
+        Ok(unsafe { graph.launch(stream) }?)
     }
 
     /// As [`Pass::run`], operation by operation, each marked at its end.
@@ -57,7 +77,7 @@ impl Pass {
         self.network.forward(stream, &mut self.workspace, &mut |stage, _| marks.end(stage, stream))
     }
 
-    /// Kernels and copies that [`Pass::run`] queues.
+    /// Kernels and copies that [`Pass::run`] queues; 0 before the first time.
     pub fn launches(&self) -> usize {
         self.launches
     }

@@ -87,9 +87,13 @@ fn difference(gpu: &Arc<Gpu>, backend: Backend, stored: Stored, variant: Variant
 
 fn logits(engine: &dyn Engine) -> Result<Vec<f32>> {
     let [width, height] = FRAME;
-    let pixels = (0..width * height * 3).map(|i| ((i * 40_503) >> 4) as u8).collect();
+    let pixels: Vec<u8> = (0..width * height * 3).map(|i| ((i * 40_503) >> 4) as u8).collect();
+    let frame = OwnedFrame::rgb(width, height, pixels)?;
     let mut output = Output::default();
-    engine.submit(0, Box::new(OwnedFrame::rgb(width, height, pixels)?))?;
-    engine.finish(0, &mut output)?;
+    // The second time it is another way on a GPU.
+    for _ in 0..2 {
+        engine.submit(0, Box::new(frame.clone()))?;
+        engine.finish(0, &mut output)?;
+    }
     Ok(output.logits.map(|logits| logits.values).unwrap_or_default())
 }
