@@ -136,22 +136,28 @@ impl BackendRequest {
     /// As [`resolve`](Self::resolve), for a network: where that is open, one that the kernels on a GPU don't have runs on the
     /// processor, and one whose heads the kernels don't have runs portably.
     pub(crate) fn resolve_for(self, card: &ModelCard) -> Result<Backend> {
-        let backend = self.resolve()?;
         if self.device == DeviceRequest::Auto {
-            match self.gpu() {
-                Ok(gpu) => log::info!("device auto is {}", gpu.device),
-                Err(why) => log::info!("device auto is the processor: {why}"),
-            }
-        }
-        #[cfg(feature = "cuda")]
-        if backend.device != Device::Cpu && backend.mode == Mode::Kernels {
-            return match engine::cuda::check(card) {
-                Err(why) if self.device == DeviceRequest::Auto => {
-                    log::info!("device auto is the processor: {why}");
-                    Self { device: DeviceRequest::Cpu, ..self }.resolve_for(card)
+            let found =
+                self.gpu().and_then(|gpu| self.with_sizes_of(card, gpu).map_err(|why| why.to_string()));
+            return match found {
+                Ok(gpu) => {
+                    log::info!("device auto is {}", gpu.device);
+                    Ok(gpu)
                 }
-                checked => checked.map(|()| backend),
+                Err(why) => {
+                    log::info!("device auto is the processor: {why}");
+                    let cpu = Self { device: DeviceRequest::Cpu, ..self };
+                    // Why it isn't a GPU may be why it isn't anything.
+                    cpu.resolve_for(card).map_err(|error| match self.precision {
+                        Some(Precision::F16) => unavailable(format!("{error}; no GPU has it: {why}")),
+                        _ => error,
+                    })
+                }
             };
+        }
+        let backend = self.resolve()?;
+        if backend.device != Device::Cpu && backend.mode == Mode::Kernels {
+            return self.with_sizes_of(card, backend);
         }
         let head_dim = card.network.head_dim();
         if backend.mode == Mode::Portable || (head_dim.is_multiple_of(4) && head_dim <= MAX_HEAD_DIM) {
@@ -165,6 +171,14 @@ impl BackendRequest {
                 if portable.is_ok() { "; backend=portable runs any" } else { "" }
             ))),
         }
+    }
+
+    /// A GPU, if its kernels have the card's sizes.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "there are no kernels on a GPU"))]
+    fn with_sizes_of(self, card: &ModelCard, gpu: Backend) -> Result<Backend> {
+        #[cfg(feature = "cuda")]
+        engine::cuda::check(card)?;
+        Ok(gpu)
     }
 
     #[cfg(feature = "cuda")]

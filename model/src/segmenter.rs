@@ -123,6 +123,7 @@ impl Segmenter {
     fn somewhere(card: ModelCard, weights: &Weights, options: Options, place: Place) -> Result<Self> {
         options.input_size.check()?;
         let threads = options.thread_count()?;
+        weights.check_card(&card)?;
         let backend = options.backend.resolve_for(&card)?;
         let card = Arc::new(card);
         let slots = options.slots.max(1);
@@ -186,10 +187,12 @@ impl Segmenter {
         self.queue().in_flight.len()
     }
 
-    /// Starts work on a frame. The frame is dropped as soon as its pixels have been read.
+    /// Starts work on a frame. The frame is dropped as soon as its pixels have been read, at the earliest while this is called: its
+    /// `drop` must not call the segmenter.
     ///
     /// # Errors
-    /// `Full` if every slot is in flight.
+    /// `Full` if every slot is in flight. On a GPU also what is wrong with the frame, and what the driver says; elsewhere
+    /// [`receive`](Self::receive) says that.
     pub fn submit(&self, frame: impl Frame) -> Result<()> {
         self.submit_boxed(Box::new(frame))
     }
@@ -206,7 +209,8 @@ impl Segmenter {
                 format!("all {} slots are in flight: receive a result before submitting more", self.slots()),
             ));
         };
-        // Under the lock, so that the engine sees frames in the order of the queue. Engines only start work here.
+        // Under the lock, so that the engine sees frames in the order of the queue. Engines only start work here:
+        // on a GPU that is a copy of the pixels, and for the first frame of a size its memory.
         match self.engine.submit(slot, frame) {
             Ok(()) => queue.in_flight.push_back(slot),
             Err(error) => {

@@ -75,7 +75,7 @@ impl ForeignStream {
     /// The context's default stream, which waits for all streams that others make in the usual way.
     pub const DEFAULT: Self = Self(std::ptr::null_mut());
 
-    /// A `CUstream`.
+    /// A `CUstream` of the same context as what is written in it.
     ///
     /// # Safety
     /// It must be one of the driver's, and live as long as anybody waits for it.

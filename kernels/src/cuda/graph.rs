@@ -37,15 +37,11 @@ impl Graph {
             // SAFETY: the stream lives.
             unsafe { call!(cuStreamBeginCapture_v2(stream.raw, mode)) }?;
         }
+        let capturing = Capturing(stream);
         let worked = work();
-        let mut captured = Captured(gpu.clone(), std::ptr::null_mut());
-        {
-            let _entered = gpu.enter();
-            // SAFETY: a capture was begun. It has to be ended even if the work failed.
-            let ended = unsafe { call!(cuStreamEndCapture(stream.raw, &mut captured.1)) };
-            worked?;
-            ended?;
-        }
+        let (captured, ended) = capturing.end();
+        worked?;
+        ended?;
         let _entered = gpu.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the graph is whole.
@@ -74,6 +70,32 @@ impl Drop for Graph {
         // SAFETY: it was made once. Nothing can be done about a failure.
         let _ = unsafe { call!(cuGraphExecDestroy(self.raw)) };
     }
+}
+
+/// A stream whose work is captured. That has to be ended even if the work fails or panics.
+struct Capturing<'a>(&'a Stream);
+
+impl Capturing<'_> {
+    fn end(self) -> (Captured, Result<(), CudaError>) {
+        let ended = end_capture(self.0);
+        std::mem::forget(self);
+        ended
+    }
+}
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        let _ = end_capture(self.0);
+    }
+}
+
+fn end_capture(stream: &Stream) -> (Captured, Result<(), CudaError>) {
+    let mut captured = Captured(stream.gpu().clone(), std::ptr::null_mut());
+    // Even where that fails: the driver knows whose stream it is.
+    let _entered = stream.gpu().enter();
+    // SAFETY: a capture was begun.
+    let ended = unsafe { call!(cuStreamEndCapture(stream.raw, &mut captured.1)) };
+    (captured, ended)
 }
 
 /// A graph that can't be launched as it is.

@@ -79,7 +79,7 @@ pub trait Engine: Send + Sync {
     /// Starts work on `frame` in the free slot `slot`. The frame is dropped once its pixels have been read.
     ///
     /// # Errors
-    /// `Engine` if the engine can take no more work; the slot is free then.
+    /// `Engine` if the engine can take no more work, or what is wrong with the frame; the slot is free then.
     fn submit(&self, slot: usize, frame: Box<dyn Frame>) -> Result<()>;
 
     /// Says that the result of `slot` isn't wanted: work on it that has not begun may be left out. `finish` must

@@ -1,5 +1,6 @@
 //! The network on burn, as an engine: preprocessing before it, resize and argmax after it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use rayon::prelude::*;
 use sapiens_kernels::ResizeArgmax;
 use sapiens_portable as portable;
 
+use super::worker::panicked;
 use super::{Engine, Logits, Network, Output, Timing, Worker, label_window, trained_grid};
 use crate::backend::{Backend, Device};
 use crate::card::{Family, ModelCard};
@@ -35,7 +37,11 @@ pub(crate) fn engine(
                 .with_source(error)
         })?;
     let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend, context: None };
-    let network = shared::network(&key, || pool.install(|| load(card, weights, backend.device)))?;
+    // burn panics where a GPU fails.
+    let network = shared::network(&key, || {
+        let loaded = catch_unwind(AssertUnwindSafe(|| pool.install(|| load(card, weights, backend.device))));
+        loaded.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    })?;
     let network = PortableNetwork {
         preprocessor: Preprocessor::new(&card.input),
         card: card.clone(),

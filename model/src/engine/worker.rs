@@ -90,7 +90,8 @@ fn serve(mut network: impl Network, queue: &Receiver<Job>, slots: &[(Sender<Done
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> SegmentError {
+/// A panic's message as an error.
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> SegmentError {
     let message = panic
         .downcast_ref::<&str>()
         .copied()

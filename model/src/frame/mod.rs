@@ -21,6 +21,9 @@ use crate::error::{ErrorKind, Result, SegmentError};
 /// Largest width or height of a frame; keeps every size computed from them far from overflow.
 pub const MAX_FRAME_SIDE: usize = 1 << 15;
 
+/// Most bytes from one row to the next: what graphics cards count with.
+const MAX_STRIDE: usize = i32::MAX as usize;
+
 /// One plane: rows of bytes, each `stride` bytes after the one before.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plane<'a> {
@@ -76,6 +79,11 @@ impl FrameInfo {
             if stride < row_bytes {
                 return invalid(format!(
                     "plane {index} of a {width} x {height} {format} frame has stride {stride}: expected at least {row_bytes}"
+                ));
+            }
+            if stride > MAX_STRIDE {
+                return invalid(format!(
+                    "plane {index} of a {width} x {height} {format} frame has stride {stride}: expected at most {MAX_STRIDE}"
                 ));
             }
             let needed = stride.checked_mul(rows - 1).and_then(|bytes| bytes.checked_add(row_bytes));

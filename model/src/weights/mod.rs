@@ -244,6 +244,35 @@ impl Weights {
         Ok(RawValues::made(&self.tensor_f32(name)?))
     }
 
+    /// Whether these are weights of `card`'s network: they are held against a card when they are opened, which may be another.
+    ///
+    /// # Errors
+    /// `WeightsMismatch` with the first tensor that is missing or of another shape.
+    pub(crate) fn check_card(&self, card: &ModelCard) -> Result<()> {
+        for TensorSpec { name, shape: expected } in expected_tensors(card) {
+            let found = self.shape(&name);
+            // Position embeddings are stretched, whatever their grid.
+            let fits = |found: &[usize]| {
+                *found == *expected
+                    || name == layout::POS_EMBED
+                        && found.len() == 3
+                        && (found[0], found[2]) == (expected[0], expected[2])
+            };
+            if !found.is_some_and(fits) {
+                let found = found.map_or("none".to_owned(), |found| format!("{found:?}"));
+                return Err(SegmentError::new(
+                    ErrorKind::WeightsMismatch,
+                    format!(
+                        "{} are no weights of {}: expected {name} of shape {expected:?}, found {found}",
+                        self.describe(),
+                        card.name()
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Shape of the tensor called `name`. `backbone.pos_embed` is `[1, 12k², D]` whether or not the file
     /// has an extra leading row; [`pos_embed_grid`] tells its rows and columns.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {

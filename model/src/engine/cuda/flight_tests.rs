@@ -210,7 +210,7 @@ fn memory_stays_within_what_is_promised() {
         let card = Arc::new(ModelCard::of(variant));
         let weights = Weights::generated(&card, 3);
         let gpu = Gpu::open(1).unwrap();
-        self_check(&gpu, backend, Stored::F16).unwrap();
+        self_check(&card, &gpu, backend, Stored::F16).unwrap();
         let (before, _) = gpu.memory_use();
         assert_eq!(before, 0, "the self-check keeps something");
         inside::leave_out("cuLaunchKernel", 1, 0);

@@ -5,7 +5,8 @@
 //! and the operations, [`load`] brings them there, [`workspace`] is the memory of a forward pass, [`paint`] shows labels on frames,
 //! [`stages`] marks what each part of the network took.
 //!
-//! Nothing waits for the device but whoever asks for a frame's labels, and after the first frame of a size nothing is allocated.
+//! From the third frame of a size on nothing is allocated, and nothing waits for the device but whoever asks for a frame's labels or has
+//! them painted.
 
 #[cfg(any(test, feature = "cuda-check"))]
 pub(crate) mod check;
@@ -24,6 +25,7 @@ mod stages;
 mod tests;
 mod workspace;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,6 +39,7 @@ use self::paint::Painter;
 use self::pass::Pass;
 use self::self_check::self_check;
 use self::slot::{Asked, Slot};
+use super::worker::panicked;
 use super::{Engine, Output, Place};
 use crate::backend::{Backend, Device, Precision};
 use crate::card::ModelCard;
@@ -92,10 +95,15 @@ pub(crate) fn engine(
     let context = place.as_ref().map(|context| context.id().number());
     let key = shared::Key { card: card.clone(), weights: weights.identity().clone(), backend, context };
     let network = shared::network(&key, || {
-        let gpu = match place {
-            None => Gpu::open(index as usize)?,
-            Some(context) => Gpu::adopt(context)?,
+        let opened = match place {
+            None => Gpu::open(index as usize),
+            Some(context) => Gpu::adopt(context),
         };
+        let gpu = opened.map_err(|error| {
+            let what =
+                format!("device {} is not available: {error}; expected device auto or cpu", backend.device);
+            SegmentError::new(ErrorKind::BackendUnavailable, what).with_source(error)
+        })?;
         if gpu.index() != index as usize {
             return Err(SegmentError::new(
                 ErrorKind::BackendUnavailable,
@@ -103,7 +111,7 @@ pub(crate) fn engine(
             ));
         }
         let precision = stored(backend.precision, gpu.properties());
-        self_check(&gpu, backend, precision)?;
+        self_check(card, &gpu, backend, precision)?;
         Network::load(card, weights, &gpu, precision).map_err(|error| too_large(card, &gpu, error))
     })?;
     let gpu = network.gpu().clone();
@@ -121,7 +129,9 @@ fn too_large(card: &ModelCard, gpu: &Gpu, error: SegmentError) -> SegmentError {
     }
     let weights = (2 * parameters(card)).div_ceil(1 << 20);
     let (name, device) = (card.name(), &gpu.properties().name);
-    let what = format!("{name} doesn't fit on {device}: its weights alone are {weights} MiB there; {error}");
+    let what = format!(
+        "{name} doesn't fit on {device}: its weights alone are {weights} MiB there; {error}; a smaller input-size or device=cpu needs less"
+    );
     SegmentError::new(ErrorKind::BackendUnavailable, what).with_source(error)
 }
 
@@ -204,7 +214,14 @@ impl CudaEngine {
         }
         let pass = match pass {
             Some(pass) => pass,
-            None => pass.insert(Pass::new(&self.network, slot.stream(), size)?),
+            None => {
+                let made = Pass::new(&self.network, slot.stream(), size);
+                pass.insert(made.map_err(|error| {
+                    let [height, width] = size;
+                    let what = format!("a network input of {width} x {height}: {error}");
+                    SegmentError::new(error.kind(), what).with_source(error)
+                })?)
+            }
         };
         let asked = Asked { logits: self.keep_logits, stages: self.time_stages.load(Ordering::Relaxed) };
         let queued = slot.compute(pass, free, &self.patches, &self.resize_argmax, asked);
@@ -229,7 +246,9 @@ impl Engine for CudaEngine {
 
     fn submit(&self, slot: usize, frame: Box<dyn Frame>) -> Result<()> {
         let mut slot = lock(&self.slots[slot]);
-        self.queue(&mut slot, frame).inspect_err(|_| slot.clear())
+        // This thread is the caller's.
+        let queued = catch_unwind(AssertUnwindSafe(|| self.queue(&mut slot, frame)));
+        queued.unwrap_or_else(|panic| Err(panicked(&*panic))).inspect_err(|_| slot.clear())
     }
 
     /// What is queued on the device can't be taken back.

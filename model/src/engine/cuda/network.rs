@@ -216,6 +216,11 @@ impl Network {
         })
     }
 
+    /// With one tile for all products, to check that one.
+    pub(super) fn limited_to(self, tile: [u32; 2]) -> Self {
+        Self { products: self.products.limited_to(tile), ..self }
+    }
+
     pub(super) fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
     }

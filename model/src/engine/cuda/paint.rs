@@ -21,6 +21,8 @@ pub(super) struct Painter {
     stream: Stream,
     /// Marks streams of others, which this one waits for.
     foreign: Event,
+    /// Behind all of a painting.
+    done: Event,
     overlay: Overlay,
     cut_out: CutOut,
     /// The last labels' way to the device.
@@ -44,6 +46,7 @@ impl Painter {
         Ok(Self {
             stream: Stream::new(gpu)?,
             foreign: Event::new(gpu, false)?,
+            done: Event::new(gpu, false)?,
             overlay: Overlay::new(gpu)?,
             cut_out: CutOut::new(gpu)?,
             staging: Staging::new(gpu, 0)?,
@@ -59,15 +62,18 @@ impl Painter {
         if let Some(labels) = labels {
             check_size(frame.info(), labels)?;
         }
-        self.copy(frame, canvas)?;
-        let shown = match (look, labels) {
+        let shown = self.copy(frame, canvas).and_then(|()| match (look, labels) {
             (Look::Overlay { opacity }, Some(labels)) if opacity > 0.0 => {
-                self.paint_over(canvas, labels, palette, opacity)
+                self.paint_over(frame.info(), canvas, labels, palette, opacity)
             }
             (Look::Overlay { .. }, _) => Ok(()),
             (Look::CutOut, labels) => self.cut_out(frame.info(), canvas, labels, palette),
-        };
-        let done = self.stream.synchronize();
+        });
+        // Whatever went wrong, the frame and the canvas are the caller's again. Who waits for an event sleeps.
+        let done = self.done.record(&self.stream).and_then(|()| self.done.synchronize());
+        if done.is_err() {
+            self.stream.synchronize()?;
+        }
         shown?;
         Ok(done?)
     }
@@ -75,9 +81,8 @@ impl Painter {
     /// The canvas becomes the frame.
     fn copy(&mut self, frame: &CudaFrame, canvas: &mut CudaFrame) -> Result<()> {
         let (from, to) = (frame.info(), canvas.info());
-        let plane_sizes =
-            |info: FrameInfo| (0..info.format.planes()).map(move |index| info.plane_size(index));
-        if !plane_sizes(from).eq(plane_sizes(to)) {
+        let shape = |info: FrameInfo| (info.width, info.height, info.format.layout());
+        if shape(from) != shape(to) {
             return Err(SegmentError::new(
                 ErrorKind::InvalidFrame,
                 format!("a canvas of {} for a frame of {}", describe(to), describe(from)),
@@ -87,7 +92,7 @@ impl Painter {
             frame.check_context(self.stream.gpu().context_id())?;
             self.stream.wait_for_foreign(frame.written_in(), &self.foreign)?;
         }
-        let sizes = plane_sizes(from);
+        let sizes = (0..from.format.planes()).map(|index| from.plane_size(index));
         for ((plane, size), canvas) in frame.planes().iter().zip(sizes).zip(canvas.planes_mut()) {
             self.stream.copy_rows(plane.plane(), canvas.plane_mut(), size)?;
         }
@@ -96,12 +101,12 @@ impl Painter {
 
     fn paint_over(
         &mut self,
+        info: FrameInfo,
         canvas: &mut CudaFrame,
         labels: &LabelMap,
         palette: &Palette,
         opacity: f64,
     ) -> Result<()> {
-        let info = canvas.info();
         self.bring(labels)?;
         let known = self.tints.take().filter(|known| {
             (known.format, known.colorimetry, known.opacity) == (info.format, info.colorimetry, opacity)

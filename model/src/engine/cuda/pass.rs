@@ -22,14 +22,18 @@ pub(super) struct Pass {
 
 /// How the work is queued.
 enum Queued {
-    /// Never yet. The first time goes operation by operation: a driver may load a kernel when it is first launched, for which a
-    /// capture is no place.
-    Never,
-    /// Once. The second time it is captured.
-    Once,
+    /// Operation by operation so far. The first time always: a driver may load a kernel when it is first launched, for which a capture is
+    /// no place. After that work is captured; others who use the context may spoil that, so it is tried this often.
+    Singly {
+        /// Whether it was queued at all.
+        before: bool,
+        captures: u32,
+    },
     /// As one launch.
     Whole(Graph),
 }
+
+const CAPTURES: u32 = 3;
 
 impl Pass {
     /// For inputs of this height and width, multiples of a patch.
@@ -38,7 +42,12 @@ impl Pass {
     /// If there isn't so much memory on the device, or what the driver says.
     pub fn new(network: &Arc<Network>, stream: &Stream, size: [usize; 2]) -> Result<Self> {
         let workspace = Workspace::new(network, stream, size)?;
-        Ok(Self { queued: Queued::Never, launches: 0, workspace, network: network.clone() })
+        Ok(Self {
+            queued: Queued::Singly { before: false, captures: CAPTURES },
+            launches: 0,
+            workspace,
+            network: network.clone(),
+        })
     }
 
     /// Height and width of the input.
@@ -54,22 +63,26 @@ impl Pass {
     /// Queues the forward pass, from the patches to the logits.
     pub fn run(&mut self, stream: &Stream) -> Result<()> {
         let Self { queued, launches, workspace, network } = self;
-        if let Queued::Never = queued {
-            *launches = 0;
-            network.forward(stream, workspace, &mut |_, more| {
-                *launches += more;
+        if let Queued::Singly { before: true, captures: captures @ 1.. } = queued {
+            *captures -= 1;
+            match Graph::capture(stream, || network.forward(stream, workspace, &mut |_, _| Ok(()))) {
+                Ok(graph) => *queued = Queued::Whole(graph),
+                Err(error) => log::warn!("a forward pass can't be captured, and is queued singly: {error}"),
+            }
+        }
+        match queued {
+            // SAFETY: the graph names the workspace's memory and the network's, both of which live here and are never exchanged.
+            Queued::Whole(graph) => Ok(unsafe { graph.launch(stream) }?),
+            Queued::Singly { before, .. } => {
+                *launches = 0;
+                network.forward(stream, workspace, &mut |_, more| {
+                    *launches += more;
+                    Ok(())
+                })?;
+                *before = true;
                 Ok(())
-            })?;
-            *queued = Queued::Once;
-            return Ok(());
+            }
         }
-        if let Queued::Once = queued {
-            let work = || network.forward(stream, workspace, &mut |_, _| Ok(()));
-            *queued = Queued::Whole(Graph::capture(stream, work)?);
-        }
-        let Queued::Whole(graph) = queued else { unreachable!("it was just made") };
-        // SAFETY: the graph names the workspace's memory and the network's, both of which live here and are never exchanged.
-        Ok(unsafe { graph.launch(stream) }?)
     }
 
     /// As [`Pass::run`], operation by operation, each marked at its end.
