@@ -2,9 +2,9 @@
 # then needs nothing but the package registries.
 
 CARGO ?= cargo
-# One set of features for everything, so that burn is compiled once.
 # A card that is there would be chosen where a test leaves the device open.
 CARGO_TEST := $(if $(SAPIENS_TEST_CUDA),,CUDA_VISIBLE_DEVICES=) $(CARGO) test
+# One set of features for everything, so that burn is compiled once.
 FEATURES := gst-plugin-sapiensseg/fake-engine,sapiens-portable/full-size,sapiens-kernels/cuda-check
 SAPIENSSEG_CLIPS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sapiensseg/clips
 export SAPIENSSEG_CLIPS
@@ -68,7 +68,7 @@ full-size:
 	$(CARGO_TEST) --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_agree
 
 full-size-all:
-	$(CARGO) test --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_of_every
+	$(CARGO_TEST) --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_of_every
 
 loom: deps
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom -p gst-plugin-sapiensseg --no-default-features --lib loom

@@ -8,6 +8,7 @@ mod cuda;
 mod element;
 mod formats;
 mod labels;
+mod log_bridge;
 pub mod meta;
 pub mod queue;
 mod render;
@@ -34,6 +35,10 @@ mod plugin {
     );
 
     fn init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+        // A program that links the element may install a logger of its own later.
+        if plugin.filename().is_some() {
+            crate::log_bridge::install();
+        }
         crate::meta::register();
         crate::element::register(plugin)
     }

@@ -133,6 +133,11 @@ impl BackendRequest {
         }
     }
 
+    /// Whether a GPU that this became may be the processor as well.
+    pub(crate) fn may_be_cpu(self, found: Backend) -> bool {
+        self.device == DeviceRequest::Auto && found.device != Device::Cpu
+    }
+
     /// As [`resolve`](Self::resolve), for a network: where that is open, one that the kernels on a GPU don't have runs on the
     /// processor, and one whose heads the kernels don't have runs portably.
     pub(crate) fn resolve_for(self, card: &ModelCard) -> Result<Backend> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::backend::{Backend, BackendRequest};
+use crate::backend::{Backend, BackendRequest, DeviceRequest};
 use crate::card::ModelCard;
 #[cfg(feature = "cuda")]
 use crate::cuda::{Context, ContextId, DeviceUse, Painting};
@@ -127,7 +127,19 @@ impl Segmenter {
         let backend = options.backend.resolve_for(&card)?;
         let card = Arc::new(card);
         let slots = options.slots.max(1);
-        let engine = engine::build(&card, weights, backend, &Options { slots, threads, ..options }, place)?;
+        let options = Options { slots, threads, ..options };
+        let built = engine::build(&card, weights, backend, &options, place);
+        let (backend, engine) = match built {
+            Err(error)
+                if error.kind() == ErrorKind::BackendUnavailable && options.backend.may_be_cpu(backend) =>
+            {
+                log::warn!("device auto is the processor: {error}");
+                let request = BackendRequest { device: DeviceRequest::Cpu, ..options.backend };
+                let backend = request.resolve_for(&card)?;
+                (backend, engine::build(&card, weights, backend, &options, Place::default())?)
+            }
+            built => (backend, built?),
+        };
         log::info!("{} runs on {backend} with {slots} slots", card.name());
         Ok(Self::with_engine(card, engine))
     }

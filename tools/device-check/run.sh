@@ -20,12 +20,16 @@ measure() {
         echo "nothing was timed"
     elif "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
         # The networks first: they are what is asked for if there is time for one of both.
-        "$python" "$here/torch_networks.py" "$figures" --seconds "$((in_all - 45 - $(date +%s) + begin))" || return
+        failed=0
+        left="$((in_all - 45 - $(date +%s) + begin))"
+        [ "$left" -gt 0 ] || left=0
+        "$python" "$here/torch_networks.py" "$figures" --seconds "$left" || failed=$?
         if [ "$(($(date +%s) - begin))" -lt "$in_all" ]; then
-            "$python" "$here/torch_operations.py" "$figures"
+            "$python" "$here/torch_operations.py" "$figures" || failed=$?
         else
             echo "no time is left for PyTorch's operations one by one"
         fi
+        return "$failed"
     else
         echo "PyTorch is not beside it: $python has no torch that sees the card"
     fi

@@ -8,6 +8,7 @@ comes and no labels go.
 """
 
 import argparse
+import gc
 import json
 import pathlib
 import statistics
@@ -99,6 +100,9 @@ def measure(compare, card, dtype, size, arguments):
         torch.compiler.reset()
         network = torch.compile(network, dynamic=False, mode=arguments.mode)
     if cuda:
+        # What the last network left in cycles isn't this one's.
+        gc.collect()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     found = {"first_frames_s": warm_up(network, image)}
     found["ms"] = milliseconds(network, image, arguments.frames, arguments.rounds)

@@ -4,7 +4,6 @@ import concurrent.futures
 import math
 import os
 
-import numpy as np
 import torch
 
 # Elements made at a time: all that there ever is in float32 beside a network in bfloat16.
@@ -13,6 +12,8 @@ PIECE = 1 << 20
 
 def uniform(name, seed, first, count):
     """Elements `first` to `first + count` of a generated tensor: multiples of 2^-23 in [-1, 1), exact."""
+    import numpy as np  # Not everywhere that networks are timed with other values.
+
     base = 0xCBF29CE484222325
     for byte in name.encode():
         base = (base ^ byte) * 0x100000001B3 % (1 << 64)
@@ -40,6 +41,8 @@ def scale_and_offset(name, shape):
 
 def generate(network, seed):
     """Fills a network's parameters, straight in its own type."""
+    import numpy as np
+
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, parameter in network.named_parameters():
             scale, offset = (np.float32(value) for value in scale_and_offset(name, parameter.shape))

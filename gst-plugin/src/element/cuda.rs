@@ -80,10 +80,22 @@ impl SapiensSeg {
         };
         // A network in the device's own context is shared with others of this process, so that is what others get.
         let upstream = self.sinkpad.peer_query_caps(None);
-        let expected =
-            upstream.is_any() || upstream.iter_with_features().any(|(_, features)| is_cuda(features));
-        let context = if expected { Some(self.find_context(library, device)?) } else { None };
+        let expected = upstream.is_any()
+            || upstream.iter_with_features().any(|(_, features)| features.is_any() || is_cuda(features));
+        let context = match expected.then(|| self.find_context(library, device)) {
+            None => None,
+            Some(Ok(context)) => Some(context),
+            Some(Err(why)) => {
+                // Frames in system memory may be all that ever come.
+                gst::warning!(CAT, imp = self, "{why}");
+                None
+            }
+        };
         let segmenter = load(settings, context.as_ref().map(CudaContext::to_model))?;
+        if segmenter.cuda_context().is_none() {
+            // The device was open, and this model is none for the GPU.
+            return Ok((segmenter, None));
+        }
         let settings = settings.clone();
         let on_cuda =
             OnCuda { library, device, settings, context: Mutex::new(context), canvases: Mutex::default() };
@@ -122,10 +134,16 @@ impl SapiensSeg {
                 format!("GStreamer can't make a CUDA context on GPU {device}"),
             )
         })?;
+        self.share(&context);
+        Ok(context)
+    }
+
+    /// Lets the elements around have a context.
+    fn share(&self, context: &CudaContext) {
+        let element = self.obj();
         let shared = context.to_share();
         element.set_context(&shared);
-        let _ = element.post_message(gst::message::HaveContext::builder(shared).src(&element).build());
-        Ok(context)
+        let _ = element.post_message(gst::message::HaveContext::builder(shared).src(&*element).build());
     }
 
     /// Whether frames in a GPU's memory are taken.
@@ -174,12 +192,16 @@ impl SapiensSeg {
                 "frames are in another CUDA context: the model is loaded anew in that one"
             );
             // What came before is in the old one, and to be painted there.
-            if !self.wait_turn() {
-                let closed = running.queue.closed();
-                return Err(closed.map_or(gst::FlowError::Flushing, |closed| answered(running, closed)));
+            while !self.wait_turn() {
+                // It may have been closed and opened again meanwhile.
+                if let Some(closed) = running.queue.closed() {
+                    return Err(answered(running, closed));
+                }
             }
             running.queue.wait_idle();
             running.exchange(load(&cuda.settings, Some(context.to_model())).map_err(failed)?);
+            // At the next start it is known.
+            self.share(&context);
         }
         *lock(&cuda.context) = Some(context);
         Ok(())
@@ -237,7 +259,7 @@ impl SapiensSeg {
     /// Frames of the caps that leave now: in downstream's memory, if that is in the same context. Only the source task
     /// asks, so nobody misses them meanwhile.
     fn canvases(&self, cuda: &OnCuda, context: CudaContext) -> Result<Canvases> {
-        let caps = self.srcpad.current_caps().ok_or_else(not_here)?;
+        let caps = self.srcpad.current_caps().ok_or_else(|| no_canvas("the src pad has no caps"))?;
         let linked_anew = self.srcpad.check_reconfigure();
         let kept = lock(&cuda.canvases).take();
         let kept = kept.filter(|kept| !linked_anew && kept.caps == caps && kept.context == context);
@@ -251,7 +273,8 @@ impl SapiensSeg {
             None
         };
         let pool = CudaPool::new(&context, &caps, offered)?;
-        let video_info = VideoInfo::from_caps(&caps).map_err(|_| not_here())?;
+        let video_info =
+            VideoInfo::from_caps(&caps).map_err(|_| no_canvas("the src pad's caps are no video's"))?;
         Ok(Canvases { pool, caps, video_info, context })
     }
 
@@ -277,6 +300,11 @@ fn not_here() -> SegmentError {
     SegmentError::new(ErrorKind::InvalidFrame, "a frame in CUDA memory: expected one in the machine's")
 }
 
+/// Why there is nothing to paint on.
+fn no_canvas(why: &str) -> SegmentError {
+    SegmentError::new(ErrorKind::Engine, format!("no frame in CUDA memory to paint on: {why}"))
+}
+
 /// What base classes for elements of this kind take over from a frame to what it becomes: all but what is about its memory.
 fn copy_metadata(from: &gst::BufferRef, to: &mut gst::BufferRef) -> Result<()> {
     let failed = |error: glib::BoolError| SegmentError::new(ErrorKind::Engine, error.to_string());
@@ -284,7 +312,9 @@ fn copy_metadata(from: &gst::BufferRef, to: &mut gst::BufferRef) -> Result<()> {
     from.copy_into(to, flags, ..).map_err(failed)?;
     let copy = gst::meta::MetaTransformCopy::new(..);
     for meta in from.iter_meta::<gst::Meta>() {
-        if !meta.has_tag::<gst::meta::tags::Memory>() {
+        let about_memory =
+            meta.has_tag::<gst::meta::tags::Memory>() || meta.has_tag::<gst::meta::tags::MemoryReference>();
+        if !about_memory {
             // One that can't be copied has its reasons.
             let _ = meta.transform(to, &copy);
         }

@@ -15,7 +15,7 @@ use super::running::{Running, RunningTime, lock};
 use super::settings::{self, Settings};
 use super::{caps, stats};
 
-pub(super) static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+pub(crate) static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("sapiensseg", gst::DebugColorFlags::empty(), Some("Body-part segmentation"))
 });
 

@@ -22,6 +22,7 @@ mod stats;
 
 use glib::prelude::*;
 
+pub(crate) use imp::CAT;
 pub use settings::{BackendChoice, LateChoice, OutputChoice, PrecisionChoice, VariantChoice};
 
 glib::wrapper! {

@@ -86,9 +86,8 @@ impl FrameInfo {
                     "plane {index} of a {width} x {height} {format} frame has stride {stride}: expected at most {MAX_STRIDE}"
                 ));
             }
-            let needed = stride.checked_mul(rows - 1).and_then(|bytes| bytes.checked_add(row_bytes));
-            if needed.is_none_or(|needed| len < needed) {
-                let needed = needed.map_or_else(|| "more than memory holds".to_owned(), |n| n.to_string());
+            let needed = stride as u64 * (rows as u64 - 1) + row_bytes as u64;
+            if (len as u64) < needed {
                 return invalid(format!(
                     "plane {index} of a {width} x {height} {format} frame with stride {stride} has {len} bytes: expected at least {needed}"
                 ));

@@ -213,7 +213,7 @@ fn planes_that_do_not_fit_are_refused_by_name() {
         (PixelFormat::Rgb, (0, 4), vec![plane(12)], "0 x 4 pixels"),
         (PixelFormat::Rgb, (4, MAX_FRAME_SIDE + 1), vec![plane(12)], "expected 1 to"),
         (PixelFormat::Rgb, (4, 4), vec![plane(11)], "stride 11: expected at least 12"),
-        (PixelFormat::Rgb, (4, 4), vec![plane(usize::MAX)], "more than memory holds"),
+        (PixelFormat::Rgb, (4, 4), vec![plane(usize::MAX)], "expected at most 2147483647"),
         (PixelFormat::Rgb, (4, 4), vec![], "of 0 planes: expected 1"),
         (PixelFormat::Rgb, (4, 4), vec![plane(12); 5], "of 5 planes: expected 1"),
         (PixelFormat::Nv12, (4, 4), vec![plane(4)], "of 1 planes: expected 2"),

@@ -77,9 +77,24 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         properties.memory >> 20,
     );
     let mut report = Report::new(&gpu);
+    let measured = measure(&mut report, &gpu, arguments, &mut budget);
+    // Whatever went wrong, what was found until then tells why.
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    measured
+}
+
+fn measure(
+    report: &mut Report,
+    gpu: &Arc<Gpu>,
+    arguments: &Arguments,
+    budget: &mut Budget,
+) -> Result<(), Box<dyn Error>> {
     if !arguments.times_only {
         let mut wrong = if arguments.networks_only { 0 } else { checks::run() };
-        report.network_checks = network_checks::run(&gpu, arguments.small, &mut budget)?;
+        report.network_checks = network_checks::run(gpu, arguments.small, budget)?;
         wrong += report.network_checks.iter().filter(|check| !check.right).count();
         if wrong > 0 {
             return Err(format!(
@@ -90,15 +105,11 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     if !arguments.checks_only {
         if !arguments.networks_only {
-            time_kernels(&mut report, &gpu, arguments)?;
+            time_kernels(report, gpu, arguments)?;
         }
         let plan = if arguments.small { Plan::small() } else { Plan::full() };
-        report.networks = network_times::run(&gpu, &plan, &mut budget)?;
+        report.networks = network_times::run(gpu, &plan, budget)?;
         anstream::println!("\nFor docs/performance.md:\n\n{}", report.tables());
-    }
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ impl Times {
 /// Markdown: a row for each network and precision, and what the stages took.
 pub fn tables(machine: &str, networks: &[NetworkTimes]) -> String {
     let mut text = format!("{machine}; generated weights, `make device-check`:\n\n");
-    text += "| | precision | network, ms | frame in a stream, ms | frame alone, ms | TFLOP/s | launches | memory, MiB | copies hidden | load, s |\n";
+    text += "| | precision | network, ms | frame in a stream, ms | frame alone, ms | TFLOP/s | launches | memory, MiB | copies hidden | load with made weights, s |\n";
     text += "|---|---|---|---|---|---|---|---|---|---|\n";
     for NetworkTimes { network, precision, not_run, times, .. } in networks {
         let figures = match (times, not_run) {

@@ -117,7 +117,7 @@ pub struct StageTime {
 /// Times all networks, first in float16.
 ///
 /// # Errors
-/// If one that fits fails.
+/// If a frame can't be brought to the network's input.
 pub fn run(gpu: &Arc<Gpu>, plan: &Plan, budget: &mut Budget) -> Result<Vec<NetworkTimes>, Box<dyn Error>> {
     let f16 = match gpu.properties().fastest_f16() {
         Stored::F16Promoted => "f16, promoted",
@@ -129,10 +129,12 @@ pub fn run(gpu: &Arc<Gpu>, plan: &Plan, budget: &mut Budget) -> Result<Vec<Netwo
             let (width, height) = plan.input_size.network_input(card, plan.frame[0], plan.frame[1])?;
             let measured = budget
                 .spend(|| measure(gpu, plan, card, precision))
-                .unwrap_or_else(|| Ok(Err("no time is left".to_owned())))?;
+                .unwrap_or_else(|| Ok(Err("no time is left".to_owned())));
+            // One that fails is no reason not to time the others.
             let (times, not_run) = match measured {
-                Ok(times) => (Some(times), None),
-                Err(reason) => (None, Some(reason)),
+                Ok(Ok(times)) => (Some(times), None),
+                Ok(Err(reason)) => (None, Some(reason)),
+                Err(error) => (None, Some(error.to_string())),
             };
             let times = NetworkTimes {
                 network: card.name().to_owned(),

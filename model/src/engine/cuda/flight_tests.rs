@@ -194,6 +194,26 @@ fn a_device_that_computes_wrong_is_refused() {
     assert!(text.contains("cuda:2") && text.contains("fails its self-check"), "{text}");
     // It is asked again.
     assert!(on_it().is_ok());
+
+    // Where the device is open, the processor does it.
+    let mut card = small_card(1);
+    card.network.embed_dim = 48;
+    let weights = Weights::generated(&card, 7);
+    let open = || Segmenter::new(card.clone(), &weights, Options { backend: Default::default(), ..SMALL });
+    inside::leave_out("cuLaunchKernel", 9, 8);
+    let found = open();
+    inside::leave_out_nothing();
+    assert_eq!(found.unwrap().backend().device, Device::Cpu);
+    assert_eq!(open().unwrap().backend().device, Device::Cuda(0));
+}
+
+#[test]
+fn weights_of_another_card_are_refused() {
+    let _alone = alone();
+    let (card, other) = (small_card(0), small_card(1));
+    let error = Segmenter::new(card, &Weights::generated(&other, 7), SMALL).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WeightsMismatch);
+    assert!(error.to_string().contains("are no weights of tiny-sapiens: expected backbone."), "{error}");
 }
 
 /// With everything that two frames of 1920 x 1080 need. What the kernels compute doesn't matter here, and would take an hour.

@@ -143,6 +143,15 @@ impl Frame for Lying {
     }
 }
 
+/// A frame that somebody else holds too.
+struct Kept(Arc<Lying>);
+
+impl Frame for Kept {
+    fn pixels(&self) -> Pixels<'_> {
+        self.0.pixels()
+    }
+}
+
 impl Drop for Lying {
     fn drop(&mut self) {
         ALIVE.fetch_sub(1, Ordering::SeqCst);
@@ -408,4 +417,69 @@ fn a_canvas_of_another_shape_is_refused() {
     };
     let error = segmenter.paint(painting).unwrap_err();
     assert!(error.to_string().contains("a canvas of 61 x 45 NV12 for a frame of 61 x 45 RGB"), "{error}");
+    // As many bytes, and other colours.
+    let mut canvas = program.upload(&frame(PixelFormat::Bgr, 0));
+    let painting = Painting {
+        frame: lying.frame.as_ref().unwrap(),
+        canvas: canvas.frame.as_mut().unwrap(),
+        labels: None,
+        palette: &Palette::of(segmenter.card()),
+        look: Look::Overlay { opacity: 0.5 },
+    };
+    let error = segmenter.paint(painting).unwrap_err();
+    assert!(error.to_string().contains("a canvas of 61 x 45 BGR for a frame of 61 x 45 RGB"), "{error}");
+}
+
+/// Reading a frame and painting on it, with each call of the driver failing once: nothing is held on to, and the next one is right.
+#[test]
+fn every_call_around_a_frame_may_fail() {
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let program = Program::new();
+    let segmenter = program.segmenter(0);
+    let palette = Palette::of(segmenter.card());
+    let run = |failing: Option<u64>| {
+        let noise = |number| program.upload(&frame(PixelFormat::Nv12, number));
+        let (read, lying, mut canvas) = (Arc::new(noise(1)), noise(1), noise(2));
+        let first = inside::calls();
+        if let Some(failing) = failing {
+            inside::fail_call(first + failing + 1);
+        }
+        let mut output = Output::default();
+        let shown = segmenter.submit(Kept(read.clone())).and_then(|()| segmenter.receive(&mut output));
+        let shown = shown.and_then(|()| {
+            let (Some(frame), Some(canvas)) = (lying.frame.as_ref(), canvas.frame.as_mut()) else {
+                unreachable!("they were just made")
+            };
+            let look = Look::Overlay { opacity: 0.5 };
+            let labels = Some(&output.labels);
+            segmenter.paint(Painting { frame, canvas, labels, palette: &palette, look })
+        });
+        let calls = inside::calls() - first;
+        inside::fail_nothing();
+        assert_eq!((segmenter.in_flight(), Arc::strong_count(&read)), (0, 1), "the frame is held");
+        (shown.map(|()| program.download(&canvas)), calls)
+    };
+    // Memory is there, and the forward pass is captured.
+    let expected = [run(None), run(None), run(None)].map(|(painted, _)| painted.unwrap());
+    assert!(expected[0] == expected[1] && expected[1] == expected[2]);
+    let (mut failing, mut errors) = (0, 0);
+    loop {
+        let (painted, calls) = run(Some(failing));
+        match painted {
+            Ok(painted) => assert!(painted == expected[0], "call {failing} failed"),
+            Err(error) => {
+                errors += 1;
+                assert!(error.to_string().contains("NVIDIA driver"), "{error}");
+            }
+        }
+        failing += 1;
+        if failing > calls {
+            break;
+        }
+    }
+    assert!(errors > 60, "{errors} of {failing}");
+    assert!(run(None).0.unwrap() == expected[0]);
 }
