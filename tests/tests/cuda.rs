@@ -24,6 +24,16 @@ fn masks(tools: &Tools, driver: &Path, folder: &Path, element: &str) -> (Vec<u8>
     (std::fs::read(file).unwrap(), said(&output))
 }
 
+/// What the library of networks logs is in GStreamer's log.
+#[test]
+fn the_log_says_what_an_open_device_became() {
+    let (tools, folder) = (Tools::default(), TempDir::new().unwrap());
+    let (_, log) = masks(&tools, folder.path(), folder.path(), "device=auto");
+    let said =
+        ["device auto is the processor: ", "device auto is cuda:0"].iter().any(|said| log.contains(said));
+    assert!(said, "{log}");
+}
+
 #[test]
 fn masks_are_those_of_the_processor() {
     let (tools, folder) = (Tools::default(), TempDir::new().unwrap());
