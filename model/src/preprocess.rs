@@ -44,11 +44,7 @@ impl Preprocessor {
         self.rgb.resize(frame.width() * frame.height() * 3, 0);
         frame.write_rgb(&mut self.rgb);
         self.resized.resize(width * height * 3, 0);
-        let filter = match self.rule {
-            ResizeRule::Linear => Filter::Linear,
-            ResizeRule::AreaOrCubic if width < frame.width() => Filter::Area,
-            ResizeRule::AreaOrCubic => Filter::Cubic,
-        };
+        let filter = filter(self.rule, frame.width(), width);
         self.resizer.resize(
             filter,
             ImageRef::new(&self.rgb, frame.width(), frame.height(), frame.width() * 3),
@@ -78,6 +74,15 @@ impl Preprocessor {
     #[cfg(test)]
     pub(crate) fn resized_rgb(&self) -> &[u8] {
         &self.resized
+    }
+}
+
+/// How frames of one width are brought to another.
+pub(crate) fn filter(rule: ResizeRule, from: usize, to: usize) -> Filter {
+    match rule {
+        ResizeRule::Linear => Filter::Linear,
+        ResizeRule::AreaOrCubic if to < from => Filter::Area,
+        ResizeRule::AreaOrCubic => Filter::Cubic,
     }
 }
 

@@ -65,6 +65,14 @@ pub struct Logits {
     pub width: usize,
 }
 
+impl Logits {
+    /// Of values `[height, width, stride]`, of whose every `stride` the first are the classes.
+    fn of_pixels(values: &[f32], classes: usize, stride: usize, [height, width]: [usize; 2]) -> Self {
+        let plane = |class: usize| values[class..].iter().step_by(stride).copied();
+        Self { values: (0..classes).flat_map(plane).collect(), classes, height, width }
+    }
+}
+
 /// A network ready to run, with a fixed number of slots for frames in flight.
 ///
 /// A slot is either free or holds one frame from `submit` to `finish`. All methods may be called from any thread,

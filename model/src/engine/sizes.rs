@@ -1,5 +1,7 @@
 //! What a forward pass of our own kernels and its memory need to know of a card, on whatever device they run.
 
+use sapiens_kernels::reference::{RopeTables, rope_periods};
+
 use crate::card::{Family, ModelCard};
 use crate::weights::{PATCH, PREFIX_TOKENS};
 
@@ -14,6 +16,15 @@ pub(super) struct Sizes {
     pub classes: usize,
     /// Tokens in front of the patches'.
     pub prefix: usize,
+}
+
+/// Sines and cosines of a grid's rotary embedding, each `[patches, head_dim / 2]`: the second half of a head turns by the same angles as
+/// the first.
+pub(super) fn rotary_angles([rows, columns]: [usize; 2], head_dim: usize) -> [Vec<f32>; 2] {
+    let tables = RopeTables::new(rows, columns, &rope_periods(head_dim));
+    let half =
+        |table: &[f32]| table.chunks_exact(head_dim).flat_map(|row| &row[..head_dim / 2]).copied().collect();
+    [half(&tables.sin), half(&tables.cos)]
 }
 
 impl Sizes {

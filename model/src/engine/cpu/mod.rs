@@ -124,13 +124,8 @@ impl<E: Element> super::Network for CpuNetwork<E> {
             stages,
             device: None,
         };
-        output.logits = self.keep_logits.then(|| planar(&workspace.logits, classes, height, width));
+        output.logits =
+            self.keep_logits.then(|| Logits::of_pixels(&workspace.logits, classes, classes, [height, width]));
         Ok(())
     }
-}
-
-/// Logits as an output carries them, of `[height, width, classes]`.
-fn planar(logits: &[f32], classes: usize, height: usize, width: usize) -> Logits {
-    let plane = |class: usize| logits[class..].iter().step_by(classes).copied();
-    Logits { values: (0..classes).flat_map(plane).collect(), classes, height, width }
 }

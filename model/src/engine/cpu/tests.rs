@@ -39,8 +39,8 @@ impl<E: Element> Run<E> {
         patch_rows(&mut self.threads, input, size, workspace.patches());
         let stages = self.network.forward(&mut self.threads, workspace);
         assert!(!stages.total().is_zero());
-        let [height, width] = self.network.sizes.logits(workspace.size);
-        planar(&workspace.logits, self.network.sizes.classes, height, width)
+        let (size, classes) = (self.network.sizes.logits(workspace.size), self.network.sizes.classes);
+        Logits::of_pixels(&workspace.logits, classes, classes, size)
     }
 }
 

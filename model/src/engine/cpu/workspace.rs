@@ -2,11 +2,11 @@
 
 use sapiens_kernels::cpu::product::{Moments, Workspace as ProductWorkspace};
 use sapiens_kernels::cpu::{Aligned, Attention, AttentionShape, Element};
-use sapiens_kernels::reference::{RopeTables, position_embedding, rope_periods};
+use sapiens_kernels::reference::position_embedding;
 
 use super::memory;
 use super::network::{INSTANCE_NORM_EPSILON, Network, Positions};
-use crate::engine::sizes::Sizes;
+use crate::engine::sizes::{Sizes, rotary_angles};
 use crate::error::Result;
 use crate::weights::PATCH;
 
@@ -54,14 +54,7 @@ impl<E: Element> Workspace<E> {
             Positions::Embedding { values, grid } => {
                 (position_embedding(values, *grid, (rows, columns)), None)
             }
-            Positions::Rotary { .. } => {
-                let tables = RopeTables::new(rows, columns, &rope_periods(head_dim));
-                // The second half of a head turns by the same angles as the first.
-                let half = |table: &[f32]| {
-                    table.chunks_exact(head_dim).flat_map(|row| &row[..head_dim / 2]).copied().collect()
-                };
-                (Vec::new(), Some([half(&tables.sin), half(&tables.cos)]))
-            }
+            Positions::Rotary { .. } => (Vec::new(), Some(rotary_angles([rows, columns], head_dim))),
         };
         Ok(Self {
             size,

@@ -49,9 +49,8 @@ impl BareNetwork {
         network.forward(stream, &mut workspace, &mut |_, _| Ok(()))?;
         let mut values = vec![0.0; workspace.logits.len()];
         stream.download(workspace.logits.slice(..), &mut values)?;
-        let ([height, width], classes) = (network.sizes().logits(size), network.sizes().classes);
-        let plane = |class: usize| values[class..].iter().step_by(logits_stride(network.sizes())).copied();
-        Ok(Logits { values: (0..classes).flat_map(plane).collect(), classes, height, width })
+        let sizes = network.sizes();
+        Ok(Logits::of_pixels(&values, sizes.classes, logits_stride(sizes), sizes.logits(size)))
     }
 }
 

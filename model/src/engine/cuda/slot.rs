@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sapiens_kernels::Filter;
 use sapiens_kernels::cuda::frame::{Frame as DeviceFrame, Patches, Plane, ResizeTables};
 use sapiens_kernels::cuda::resize_argmax::{PixelLogits, ResizeArgmax};
 use sapiens_kernels::cuda::{Buffer, Event, Gpu, Staging, Stream};
@@ -16,6 +15,7 @@ use crate::card::{ModelCard, ResizeRule};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::{Frame, FrameInfo, FrameView, MAX_PLANES, Pixels, yuv_to_rgb};
 use crate::input_size::Placement;
+use crate::preprocess::filter;
 
 pub(super) struct Slot {
     // Goes first: who drops it waits until nothing uses the rest.
@@ -281,11 +281,7 @@ impl FrameMemory {
         rule: ResizeRule,
     ) -> Result<Self> {
         let (width, height) = (info.width, info.height);
-        let filter = match rule {
-            ResizeRule::Linear => Filter::Linear,
-            ResizeRule::AreaOrCubic if placement.image.0 < width => Filter::Area,
-            ResizeRule::AreaOrCubic => Filter::Cubic,
-        };
+        let filter = filter(rule, width, placement.image.0);
         let (gpu, bytes) = (stream.gpu(), parts.iter().map(|[_, len, _]| len).sum());
         Ok(Self {
             tables: ResizeTables::new(stream, filter, (width, height), placement.image)?,
@@ -321,8 +317,6 @@ impl SentLogits {
     /// As an output carries them.
     fn planar(&self) -> Result<Logits> {
         let Self { ref values, classes, stride, height, width } = *self;
-        let values = values.read()?;
-        let plane = |class: usize| values[class..].iter().step_by(stride).copied();
-        Ok(Logits { values: (0..classes).flat_map(plane).collect(), classes, height, width })
+        Ok(Logits::of_pixels(values.read()?, classes, stride, [height, width]))
     }
 }

@@ -2,9 +2,10 @@
 
 use sapiens_kernels::cuda::product::MomentBlocks;
 use sapiens_kernels::cuda::{Buffer, Plain, SliceMut, Stream};
-use sapiens_kernels::reference::{RopeTables, position_embedding, rope_periods};
+use sapiens_kernels::reference::position_embedding;
 
 use super::network::{Network, Positions, head_stride, logits_stride};
+use crate::engine::sizes::rotary_angles;
 use crate::error::Result;
 use crate::weights::PATCH;
 
@@ -50,14 +51,8 @@ impl Workspace {
                 (uploaded(stream, &position_embedding(values, *grid, (rows, columns)))?, None)
             }
             Positions::Rotary { .. } => {
-                let tables = RopeTables::new(rows, columns, &rope_periods(head_dim));
-                // The second half of a head turns by the same angles as the first.
-                let half = |table: &[f32]| {
-                    let table: Vec<f32> =
-                        table.chunks_exact(head_dim).flat_map(|row| &row[..head_dim / 2]).copied().collect();
-                    uploaded(stream, &table)
-                };
-                (Buffer::new(stream.gpu(), 0)?, Some([half(&tables.sin)?, half(&tables.cos)?]))
+                let [sin, cos] = rotary_angles(grid, head_dim);
+                (Buffer::new(stream.gpu(), 0)?, Some([uploaded(stream, &sin)?, uploaded(stream, &cos)?]))
             }
         };
         let moment_blocks = network.moments(grid);
