@@ -7,7 +7,7 @@ use crate::backend::{Backend, BackendRequest, DeviceRequest};
 use crate::card::ModelCard;
 #[cfg(feature = "cuda")]
 use crate::cuda::{Context, ContextId, DeviceUse, Painting};
-use crate::engine::{self, Engine, Output, Place};
+use crate::engine::{self, Engine, Output, Place, Unloaded};
 use crate::error::{ErrorKind, Result, SegmentError};
 use crate::frame::Frame;
 use crate::input_size::InputSize;
@@ -148,6 +148,13 @@ impl Segmenter {
     pub fn with_engine(card: impl Into<Arc<ModelCard>>, engine: Box<dyn Engine>) -> Self {
         let queue = Queue { free: (0..engine.depth()).rev().collect(), in_flight: VecDeque::new() };
         Self { card: card.into(), engine, queue: Mutex::new(queue), receiving: Mutex::new(()) }
+    }
+
+    /// A segmenter like this one that has no network and refuses frames: it takes this one's place while another is loaded for which
+    /// there may be no memory beside it.
+    pub fn unloaded(&self) -> Self {
+        let engine = Unloaded { backend: self.backend(), depth: self.slots() };
+        Self::with_engine(self.card.clone(), Box::new(engine))
     }
 
     /// The model.

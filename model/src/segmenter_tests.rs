@@ -108,6 +108,18 @@ impl Frame for Counted {
 }
 
 #[test]
+fn without_a_network_frames_are_refused() {
+    let loaded = segmenter(2, |_| Turn { delay: Duration::ZERO, outcome: Outcome::Fill(1) });
+    let segmenter = loaded.unloaded();
+    assert_eq!((segmenter.slots(), segmenter.card().name()), (2, loaded.card().name()));
+    for _ in 0..3 {
+        let error = segmenter.submit(OwnedFrame::rgb(1, 1, vec![1, 2, 3]).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("no network is loaded"), "{error}");
+    }
+    assert_eq!((segmenter.in_flight(), segmenter.discard()), (0, 0));
+}
+
+#[test]
 fn discard_waits_for_begun_work_leaves_out_the_rest_and_gives_frames_back() {
     static ALIVE: AtomicUsize = AtomicUsize::new(0);
     let delay = Duration::from_millis(150);

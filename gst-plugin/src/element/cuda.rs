@@ -199,6 +199,8 @@ impl SapiensSeg {
                 }
             }
             running.queue.wait_idle();
+            // The old one goes before the new one comes: there may be no memory for both.
+            running.exchange(running.segmenter().unloaded());
             running.exchange(load(&cuda.settings, Some(context.to_model())).map_err(failed)?);
             // At the next start it is known.
             self.share(&context);

@@ -15,6 +15,7 @@ pub(crate) mod portable;
 pub mod reference_data;
 mod sizes;
 mod timing;
+mod unloaded;
 mod worker;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use crate::weights::{Weights, pos_embed_grid};
 #[cfg(feature = "cuda-check")]
 pub use cuda::check::{BareNetwork, allowed_of_tiny};
 pub use timing::{DeviceSpans, Span, Stage, StageTimes, Timing};
+pub(crate) use unloaded::Unloaded;
 pub(crate) use worker::{Network, Worker};
 
 /// What an engine makes of a frame.
