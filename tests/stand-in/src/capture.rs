@@ -206,7 +206,9 @@ impl State {
 
     /// Records an event at the end of a stream.
     pub fn record(&mut self, event: Handle, stream: Handle) -> Result {
-        if !self.events.contains_key(&event) {
+        let of_event = self.events.get(&event).map(|event| event.context);
+        // Others may be waited for, but not recorded.
+        if of_event.is_none() || of_event != self.streams.get(&stream).map(|stream| stream.context) {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
         let captured = self.streams.get(&stream).and_then(|stream| stream.capture);
