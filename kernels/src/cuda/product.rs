@@ -188,7 +188,7 @@ impl Products {
         self.kernels.iter().map(|(tile, ..)| [tile.rows, tile.columns]).collect()
     }
 
-    /// Without all tiles but one, to test or to time it.
+    /// Without all tiles but one, to check or to time that one.
     ///
     /// # Panics
     /// If the device can't run it.

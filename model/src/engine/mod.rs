@@ -38,7 +38,7 @@ use crate::segmenter::Options;
 use crate::weights::{Weights, pos_embed_grid};
 
 #[cfg(feature = "cuda-check")]
-pub use cuda::check::{BareNetwork, allowed_of_tiny};
+pub use cuda::bare_network::{BareNetwork, allowed_of_tiny};
 pub use timing::{DeviceSpans, Span, Stage, StageTimes, Timing};
 pub(crate) use unloaded::Unloaded;
 pub(crate) use worker::{Network, Worker};

@@ -285,6 +285,26 @@ fn stages_are_timed_and_launches_counted() {
     }
 }
 
+/// What two streams are for: the next frame's pixels are there before the labels of the one that is computed. The test's own thread may
+/// be late, but not each time.
+#[test]
+fn the_next_frame_comes_while_one_is_computed() {
+    let _alone = alone();
+    let segmenter = small(0).unwrap();
+    labels_alone(&segmenter, 3);
+    let mut output = Output::default();
+    let overlaps = (0..5).any(|_| {
+        let submitted = [0, 1].map(|number| segmenter.submit(frame(number)).unwrap());
+        let [first, second] = submitted.map(|()| {
+            segmenter.receive(&mut output).unwrap();
+            output.timing.device.unwrap()
+        });
+        assert!(first.compute.end <= second.compute.begin, "they share memory: {first:?}, {second:?}");
+        second.upload.end < first.compute.end
+    });
+    assert!(overlaps);
+}
+
 /// Each launch is three calls of the driver: the context's, its own, and the context's again.
 #[test]
 fn as_many_launches_are_counted_as_are_queued() {

@@ -143,6 +143,20 @@ impl Frame for Lying {
     }
 }
 
+/// Labels shown on a frame in another.
+fn paint(
+    segmenter: &Segmenter,
+    (lying, canvas): (&Lying, &mut Lying),
+    labels: Option<&LabelMap>,
+    look: Look,
+) -> Result<()> {
+    let (Some(frame), Some(canvas)) = (lying.frame.as_ref(), canvas.frame.as_mut()) else {
+        unreachable!("frames are there as long as what they lie in")
+    };
+    let palette = &Palette::of(segmenter.card());
+    segmenter.paint(Painting { frame, canvas, labels, palette, look })
+}
+
 /// A frame that somebody else holds too.
 struct Kept(Arc<Lying>);
 
@@ -252,17 +266,13 @@ fn the_stream_that_writes_a_frame_is_waited_for() {
     assert!(without > 0, "nobody needs the wait");
 
     // And where labels are shown on it.
-    let palette = Palette::of(segmenter.card());
     let painted = |leaves_out: bool| {
         let (lying, mut canvas) = (program.upload(&frames[0]), program.upload(&frames[1]));
         if leaves_out {
             inside::leave_out("cuStreamWaitEvent", 1, 0);
         }
-        let (frame, canvas_frame) = (lying.frame.as_ref().unwrap(), canvas.frame.as_mut().unwrap());
         let look = Look::Overlay { opacity: 0.5 };
-        let painting =
-            Painting { frame, canvas: canvas_frame, labels: Some(&expected[0]), palette: &palette, look };
-        segmenter.paint(painting).unwrap();
+        paint(&segmenter, (&lying, &mut canvas), Some(&expected[0]), look).unwrap();
         inside::leave_out_nothing();
         program.download(&canvas)
     };
@@ -309,25 +319,19 @@ fn rows(info: FrameInfo, planes: &[Vec<u8>], strides: &[usize]) -> Vec<Vec<u8>> 
     rows.map(|(index, y)| view.row(index, y).to_vec()).collect()
 }
 
-/// Shows labels on a frame on the device, and on the processor by `paint`.
+/// Shows labels on a frame on the device, and on the processor by `on_host`.
 fn check_look(
     (program, segmenter): (&Arc<Program>, &Segmenter),
     format: PixelFormat,
     look: Look,
     labels: Option<&LabelMap>,
-    paint: impl FnOnce(&mut FrameViewMut<'_>),
+    on_host: impl FnOnce(&mut FrameViewMut<'_>),
 ) {
-    let palette = Palette::of(segmenter.card());
     let host = frame(format, 5);
     let info = host.view().info();
     let lying = program.upload(&host);
     let mut canvas = program.upload(&frame(format, 99));
-    let mut on_device = |labels: Option<&LabelMap>| {
-        let (Some(frame), Some(canvas)) = (lying.frame.as_ref(), canvas.frame.as_mut()) else {
-            unreachable!("they were just made")
-        };
-        segmenter.paint(Painting { frame, canvas, labels, palette: &palette, look })
-    };
+    let mut on_device = |labels: Option<&LabelMap>| paint(segmenter, (&lying, &mut canvas), labels, look);
     // Other labels of the same size first, which must not be seen again.
     on_device(Some(&LabelMap::from_labels(61, 45, vec![3; 61 * 45]).unwrap())).unwrap();
     on_device(labels).unwrap();
@@ -351,7 +355,7 @@ fn check_look(
             2 => FrameViewMut::new(info, [next(), next()]),
             _ => FrameViewMut::new(info, [next(), next(), next()]),
         };
-        paint(&mut view.unwrap());
+        on_host(&mut view.unwrap());
     }
     let found = rows(info, &program.download(&canvas), &strides);
     assert!(found == rows(info, &expected, &strides), "{format}, {look:?}");
@@ -390,14 +394,7 @@ fn frames_are_cut_out_where_they_lie() {
     }
     let (lying, mut canvas) =
         (program.upload(&frame(PixelFormat::Rgb, 0)), program.upload(&frame(PixelFormat::Rgb, 1)));
-    let painting = Painting {
-        frame: lying.frame.as_ref().unwrap(),
-        canvas: canvas.frame.as_mut().unwrap(),
-        labels: None,
-        palette: &palette,
-        look: Look::CutOut,
-    };
-    let error = segmenter.paint(painting).unwrap_err();
+    let error = paint(&segmenter, (&lying, &mut canvas), None, Look::CutOut).unwrap_err();
     assert!(error.to_string().contains("a frame in RGB can't have alpha"), "{error}");
 }
 
@@ -408,25 +405,12 @@ fn a_canvas_of_another_shape_is_refused() {
     let segmenter = program.segmenter(0);
     let (lying, mut canvas) =
         (program.upload(&frame(PixelFormat::Rgb, 0)), program.upload(&frame(PixelFormat::Nv12, 0)));
-    let painting = Painting {
-        frame: lying.frame.as_ref().unwrap(),
-        canvas: canvas.frame.as_mut().unwrap(),
-        labels: None,
-        palette: &Palette::of(segmenter.card()),
-        look: Look::Overlay { opacity: 0.5 },
-    };
-    let error = segmenter.paint(painting).unwrap_err();
+    let look = Look::Overlay { opacity: 0.5 };
+    let error = paint(&segmenter, (&lying, &mut canvas), None, look).unwrap_err();
     assert!(error.to_string().contains("a canvas of 61 x 45 NV12 for a frame of 61 x 45 RGB"), "{error}");
     // As many bytes, and other colours.
     let mut canvas = program.upload(&frame(PixelFormat::Bgr, 0));
-    let painting = Painting {
-        frame: lying.frame.as_ref().unwrap(),
-        canvas: canvas.frame.as_mut().unwrap(),
-        labels: None,
-        palette: &Palette::of(segmenter.card()),
-        look: Look::Overlay { opacity: 0.5 },
-    };
-    let error = segmenter.paint(painting).unwrap_err();
+    let error = paint(&segmenter, (&lying, &mut canvas), None, look).unwrap_err();
     assert!(error.to_string().contains("a canvas of 61 x 45 BGR for a frame of 61 x 45 RGB"), "{error}");
 }
 
@@ -439,7 +423,6 @@ fn every_call_around_a_frame_may_fail() {
     }
     let program = Program::new();
     let segmenter = program.segmenter(0);
-    let palette = Palette::of(segmenter.card());
     let run = |failing: Option<u64>| {
         let noise = |number| program.upload(&frame(PixelFormat::Nv12, number));
         let (read, lying, mut canvas) = (Arc::new(noise(1)), noise(1), noise(2));
@@ -450,12 +433,8 @@ fn every_call_around_a_frame_may_fail() {
         let mut output = Output::default();
         let shown = segmenter.submit(Kept(read.clone())).and_then(|()| segmenter.receive(&mut output));
         let shown = shown.and_then(|()| {
-            let (Some(frame), Some(canvas)) = (lying.frame.as_ref(), canvas.frame.as_mut()) else {
-                unreachable!("they were just made")
-            };
             let look = Look::Overlay { opacity: 0.5 };
-            let labels = Some(&output.labels);
-            segmenter.paint(Painting { frame, canvas, labels, palette: &palette, look })
+            paint(&segmenter, (&lying, &mut canvas), Some(&output.labels), look)
         });
         let calls = inside::calls() - first;
         inside::fail_nothing();

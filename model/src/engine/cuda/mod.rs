@@ -9,7 +9,7 @@
 //! them painted.
 
 #[cfg(any(test, feature = "cuda-check"))]
-pub(crate) mod check;
+pub(crate) mod bare_network;
 #[cfg(test)]
 mod flight_tests;
 #[cfg(test)]

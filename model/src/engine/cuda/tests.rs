@@ -6,7 +6,7 @@ use std::time::Duration;
 use sapiens_kernels::cuda::Capability;
 use sapiens_stand_in_loader as stand_in;
 
-use super::check::{BareNetwork, allowed_of_tiny};
+use super::bare_network::{BareNetwork, allowed_of_tiny};
 use super::flight_tests::alone;
 use super::*;
 use crate::backend::{BackendRequest, DeviceRequest, Mode};
