@@ -74,7 +74,7 @@ fn run<E: Element, O: Element>(
 /// pairs of bfloat16, each weight is rounded to 8 bits, by up to 1/512 of it, and so is their mean by up to that
 /// of 2; mostly far less, as roundings go both ways. An output in bfloat16 is rounded once more.
 fn assert_close<E: Element, O: Element>(level: Level, what: &str, actual: &[f32], expected: &[f32]) {
-    let pairs = E::IS_BF16 && matches!(level, Level::Avx512Bf16(_));
+    let pairs = E::IS_BF16 && level.multiplies_bf16();
     assert_eq!(actual.len(), expected.len());
     for (i, (&a, &e)) in actual.iter().zip(expected).enumerate() {
         let rounding = if O::IS_BF16 { e.abs() / 256.0 } else { 0.0 };

@@ -13,22 +13,14 @@ use sapiens_kernels::cpu::product::{
 };
 use sapiens_kernels::cpu::{Element, Level, Threads};
 use sapiens_kernels::{ImageRef, reference};
-use support::generated;
+use support::{each_level, generated};
 
 /// Values after an output that nobody may touch.
 const GUARD: usize = 64;
 
-/// Runs a check at every level, with one thread and with more threads than there are processors, and says what it skips.
+/// As [`each_level`], with memory to compute in.
 fn at_every_level(check: impl Fn(Level, &mut Threads, &mut Workspace)) {
-    let levels = Level::all_available();
-    for name in Level::names().filter(|name| levels.iter().all(|level| level.name() != *name)) {
-        eprintln!("skipped: {name}, which this machine or this crate doesn't have");
-    }
-    for level in levels {
-        for count in [1, 3] {
-            check(level, &mut Threads::new(count).unwrap(), &mut Workspace::default());
-        }
-    }
+    each_level(|level, threads| check(level, threads, &mut Workspace::default()));
 }
 
 /// Values that the type holds exactly, so that sums alone can differ.
@@ -234,7 +226,7 @@ fn results_are_the_same_for_every_number_of_threads() {
     let [m, n, k] = [700, 70, 520];
     let x = generated("x.weight", &[m, k], 1);
     let weight = generated("w.weight", &[n, k], 2);
-    for level in Level::all_available() {
+    for level in sapiens_stand_in_amx::levels() {
         let results = [1, 2, 5].map(|count| {
             let threads = &mut Threads::new(count).unwrap();
             let weights = Weights::<bf16>::pack(level, threads, n, k, |i, to| {

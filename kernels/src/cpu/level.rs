@@ -21,10 +21,27 @@ pub struct Avx512(());
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512Bf16(());
 
+/// Proof that AMX's bfloat16 products run here and that this process may use the tile registers, and what
+/// [`Avx512Bf16`] proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amx(());
+
 /// Needs no proof: what the compiler makes of plain code for the target. On 64-bit Arm that is already NEON; a level of
 /// its own would take its place above this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar;
+
+impl Amx {
+    /// What this proves besides.
+    pub fn avx512_bf16(self) -> Avx512Bf16 {
+        Avx512Bf16(())
+    }
+
+    /// What this proves besides.
+    pub fn avx512(self) -> Avx512 {
+        self.avx512_bf16().avx512()
+    }
+}
 
 impl Avx512Bf16 {
     /// What this proves besides.
@@ -43,6 +60,8 @@ impl Avx512 {
 /// The instructions that an operation is made of, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
+    /// Tile registers for products of bfloat16, [`Level::Avx512Bf16`] for everything else.
+    Amx(Amx),
     /// 512-bit registers and dot products of bfloat16 pairs.
     Avx512Bf16(Avx512Bf16),
     /// 512-bit registers; bfloat16 is widened to float32.
@@ -53,7 +72,7 @@ pub enum Level {
     Scalar(Scalar),
 }
 
-/// Names as [`VARIABLE`] takes them, best first. AMX has no kernels: asking for it gives the best level below it.
+/// Names as [`VARIABLE`] takes them, best first.
 const NAMES: [&str; 5] = ["amx", "avx512bf16", "avx512", "avx2", "scalar"];
 
 impl Level {
@@ -98,7 +117,12 @@ impl Level {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq");
-            if avx512 && is_x86_feature_detected!("avx512bf16") {
+            let pairs = avx512 && is_x86_feature_detected!("avx512bf16");
+            #[cfg(target_os = "linux")]
+            if pairs && amx::present() && amx::request_tiles() {
+                levels.push(Self::Amx(Amx(())));
+            }
+            if pairs {
                 levels.push(Self::Avx512Bf16(Avx512Bf16(())));
             }
             if avx512 {
@@ -112,6 +136,16 @@ impl Level {
         levels
     }
 
+    /// The level with AMX on a machine that has everything else that level needs, for tests.
+    ///
+    /// # Safety
+    /// From now on something executes AMX's instructions in this process, on all of its threads: an emulator that the
+    /// system calls where the CPU refuses them.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn with_emulated_amx() -> Option<Self> {
+        Self::all_available().contains(&Self::Avx512Bf16(Avx512Bf16(()))).then_some(Self::Amx(Amx(())))
+    }
+
     /// Every name, best first, whether this machine has it or not.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.into_iter()
@@ -120,7 +154,7 @@ impl Level {
     /// Whether products of bfloat16 take less time than those of float32. Elsewhere bfloat16 is widened first, and only
     /// saves memory.
     pub fn multiplies_bf16(self) -> bool {
-        matches!(self, Self::Avx512Bf16(_))
+        matches!(self, Self::Amx(_) | Self::Avx512Bf16(_))
     }
 
     /// Whether it is more than plain code.
@@ -135,6 +169,7 @@ impl Level {
 
     fn rank(self) -> usize {
         match self {
+            Self::Amx(_) => 0,
             Self::Avx512Bf16(_) => 1,
             Self::Avx512(_) => 2,
             Self::Avx2(_) => 3,
@@ -161,36 +196,6 @@ impl fmt::Display for UnknownLevel {
 
 impl std::error::Error for UnknownLevel {}
 
-/// Whether the AMX unit's bfloat16 products could run in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amx {
-    /// The CPU or the system has none.
-    Absent,
-    /// There is one, and Linux refused this process the tile registers.
-    Refused,
-    /// There is one, and from now on this process may use it.
-    Permitted,
-}
-
-impl Amx {
-    /// Asks the CPU, then Linux for the tile registers, which a process may use only after asking. No level is made of
-    /// it: there is no kernel for it.
-    pub fn request() -> Self {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        {
-            if !amx::present() {
-                Self::Absent
-            } else if amx::request_tiles() {
-                Self::Permitted
-            } else {
-                Self::Refused
-            }
-        }
-        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-        Self::Absent
-    }
-}
-
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
@@ -216,6 +221,7 @@ mod amx {
         saved & TILE_STATE == TILE_STATE
     }
 
+    /// Asks Linux for the tile registers, which a process may use only after asking.
     pub(super) fn request_tiles() -> bool {
         // SAFETY: this request only changes what the process may use; its arguments are numbers.
         unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
@@ -233,7 +239,7 @@ mod tests {
         assert_eq!(levels.last(), Some(&Level::Scalar(Scalar)));
         assert_eq!(Level::best(), levels[0]);
         let found: Vec<_> = levels.iter().map(|level| level.name()).collect();
-        eprintln!("levels here: {}; AMX: {:?}", found.join(", "), Amx::request());
+        eprintln!("levels here: {}", found.join(", "));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! the types that values are stored in. Sums are float32 or wider everywhere. An operation allocates nothing when it
 //! runs: what it needs besides its operands is made beforehand.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 pub mod attention;
 pub mod caches;
 pub mod element;

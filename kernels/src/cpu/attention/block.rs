@@ -1,22 +1,19 @@
 //! A block of one head's queries against all of that head's keys and values, which were packed before: scores of a
 //! block of keys, their softmax with a running maximum, and the sums of values. The matrix of all scores never exists.
 
-use super::Packing;
-use super::dots::{Dots, ROWS, Softmax, Tile, multiply};
+use super::{MAX_PANEL, Packing};
+use super::dots::{Dots, Softmax, Tile};
 use super::pack::{self, Part, Preparation};
 use crate::cpu::simd::{MAX_LANES, Simd, Task, store};
 use crate::cpu::{Aligned, Element};
 
-/// Queries of a block: each panel of keys is read from the second-level cache once for so many.
-pub(super) const QUERIES: usize = 2 * ROWS;
-
-/// Keys whose scores exist at a time. With [`QUERIES`] they fill three quarters of a small first-level cache.
-pub(super) const KEYS: usize = 512;
+/// The most queries that a block has.
+pub(super) const MAX_QUERIES: usize = 32;
 
 /// What one thread needs for a block.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// `[QUERIES][head_dim / DEPTH]` units.
+    /// `[QUERIES]` rows of units.
     queries: Aligned<f32>,
     /// `[QUERIES][KEYS]` scores, and in the front of each row the units that softmax made of them.
     scores: Aligned<f32>,
@@ -24,24 +21,26 @@ pub(super) struct Scratch {
     sums: Aligned<f32>,
     /// `[QUERIES][MAX_LANES]`: sums of the weights, lane by lane.
     weights: Aligned<f32>,
-    largest: [f32; QUERIES],
+    largest: [f32; MAX_QUERIES],
     /// What the sums and weights so far are multiplied by because a larger score came.
-    factors: [f32; QUERIES],
+    factors: [f32; MAX_QUERIES],
     /// Rows of a panel of keys before it is turned.
     pub rows: Aligned<f32>,
 }
 
 impl Scratch {
     pub(super) fn new(packing: Packing) -> Self {
-        let Packing { head_dim, width, panel } = packing;
+        let Packing { head_dim, width, panel, step, queries, keys } = packing;
+        // No unit is smaller than a value.
+        let row = head_dim.next_multiple_of(step);
         Self {
-            queries: Aligned::zeros(QUERIES * head_dim),
-            scores: Aligned::zeros(QUERIES * KEYS),
-            sums: Aligned::zeros(QUERIES * width),
-            weights: Aligned::zeros(QUERIES * MAX_LANES),
-            largest: [0.0; QUERIES],
-            factors: [0.0; QUERIES],
-            rows: Aligned::zeros(panel * head_dim),
+            queries: Aligned::zeros(queries * row),
+            scores: Aligned::zeros(queries * keys),
+            sums: Aligned::zeros(queries * width),
+            weights: Aligned::zeros(queries * MAX_LANES),
+            largest: [0.0; MAX_QUERIES],
+            factors: [0.0; MAX_QUERIES],
+            rows: Aligned::zeros(panel * row),
         }
     }
 }
@@ -52,7 +51,7 @@ pub(super) struct Block<'a, A, B, E, O> {
     pub dots: (A, B),
     pub packing: Packing,
     pub tokens: usize,
-    /// At most [`QUERIES`].
+    /// At most [`Dots::QUERIES`].
     pub queries: Part<'a, E>,
     pub preparation: Preparation<'a>,
     /// Panels of this head's keys.
@@ -76,14 +75,14 @@ where
 
     #[inline(always)]
     fn run(mut self) {
+        let () = Self::FITTING;
         let to = self.scratch.queries.as_mut_ptr().cast();
         // SAFETY: a block has at most `QUERIES` queries.
         unsafe { pack::rows::<A, E>(self.dots.0, self.queries, self.preparation, to) };
-        self.scratch.largest = [f32::NEG_INFINITY; QUERIES];
+        self.scratch.largest = [f32::NEG_INFINITY; MAX_QUERIES];
         self.scratch.weights.fill(0.0);
-        // A block of keys is whole panels and whole pairs of vectors.
-        for first in (0..self.tokens).step_by(KEYS) {
-            let count = KEYS.min(self.tokens - first);
+        for first in (0..self.tokens).step_by(A::KEYS) {
+            let count = A::KEYS.min(self.tokens - first);
             self.score(first, count);
             for query in 0..self.count() {
                 self.softmax(query, count);
@@ -102,6 +101,15 @@ where
     O: Element,
 {
     const LANES: usize = A::Simd::LANES;
+    /// Blocks of keys are whole panels, whole pairs of vectors and whole steps, and both products cut them alike.
+    const FITTING: () = assert!(
+        A::KEYS.is_multiple_of(MAX_PANEL)
+            && A::KEYS.is_multiple_of(2 * MAX_LANES)
+            && A::KEYS.is_multiple_of(B::DEPTH * B::STEP)
+            && A::QUERIES <= MAX_QUERIES
+            && A::QUERIES.is_multiple_of(A::ROWS)
+            && A::ROWS == B::ROWS
+    );
 
     #[inline(always)]
     fn count(&self) -> usize {
@@ -111,12 +119,12 @@ where
     #[inline(always)]
     fn score(&mut self, first: usize, count: usize) {
         let Packing { head_dim, panel, .. } = self.packing;
-        let units = head_dim / A::DEPTH;
+        let units = A::units(head_dim);
         for column in (0..count).step_by(panel) {
             let width = panel.min(count - column).div_ceil(Self::LANES);
-            for row in (0..self.count()).step_by(ROWS) {
+            for row in (0..self.count()).step_by(A::ROWS) {
                 // SAFETY: queries and scores have rows up to the next multiple of `ROWS`, the scores columns up to
-                // `KEYS`, and the keys whole panels.
+                // `KEYS`, and the keys whole panels. This runs in `vectorize`.
                 unsafe {
                     let tile = Tile {
                         steps: units,
@@ -124,11 +132,11 @@ where
                         a_stride: units,
                         b: self.keys.add((first + column) * units),
                         b_stride: panel,
-                        sums: self.scratch.scores.as_mut_ptr().add(row * KEYS + column),
-                        sums_stride: KEYS,
+                        sums: self.scratch.scores.as_mut_ptr().add(row * A::KEYS + column),
+                        sums_stride: A::KEYS,
                         factors: None,
                     };
-                    multiply(self.dots.0, width, tile);
+                    self.dots.0.multiply(width, tile);
                 }
             }
         }
@@ -139,7 +147,7 @@ where
     fn softmax(&mut self, query: usize, count: usize) {
         let simd = self.dots.0.simd();
         let scale = (self.packing.head_dim as f32).sqrt().recip() * std::f32::consts::LOG2_E;
-        let scores = &mut self.scratch.scores[query * KEYS..][..count.next_multiple_of(2 * Self::LANES)];
+        let scores = &mut self.scratch.scores[query * A::KEYS..][..count.next_multiple_of(2 * Self::LANES)];
         scores[count..].fill(f32::NEG_INFINITY);
         let vectors = scores.len() / Self::LANES;
         let scores = scores.as_mut_ptr();
@@ -187,20 +195,21 @@ where
         for part in 0..parts {
             // As equal as can be.
             let vectors = (vectors + part) / parts;
-            for row in (0..self.count()).step_by(ROWS) {
-                // SAFETY: as in `score`; the values have `width` columns for each unit of tokens.
+            for row in (0..self.count()).step_by(B::ROWS) {
+                // SAFETY: as in `score`; the values have `width` columns for each unit of tokens, and weights and values
+                // have zeros up to whole steps of units.
                 unsafe {
                     let tile = Tile {
-                        steps: count.div_ceil(B::DEPTH),
-                        a: self.scratch.scores.as_ptr().add(row * KEYS).cast(),
-                        a_stride: KEYS,
+                        steps: B::units(count),
+                        a: self.scratch.scores.as_ptr().add(row * A::KEYS).cast(),
+                        a_stride: A::KEYS,
                         b: self.values.add(first / B::DEPTH * width + column),
                         b_stride: width,
                         sums: self.scratch.sums.as_mut_ptr().add(row * width + column),
                         sums_stride: width,
                         factors: (first > 0).then(|| self.scratch.factors.as_ptr().add(row)),
                     };
-                    multiply(self.dots.1, vectors, tile);
+                    self.dots.1.multiply(vectors, tile);
                 }
             }
             column += vectors * Self::LANES;

@@ -13,9 +13,9 @@ use crate::cpu::level::{Avx2, Avx512, Avx512Bf16};
 use crate::cpu::simd::math::polynomial;
 use crate::cpu::simd::{Simd, Task};
 
-/// Rows of a register tile. With [`Dots::WIDTH`] vectors it leaves registers for one row of the right operand and one
-/// value of the left.
-pub(super) const ROWS: usize = 6;
+/// Rows of a tile in vector registers. With [`Softmax::WIDTH`] vectors it leaves registers for one row of the right operand
+/// and one value of the left.
+const ROWS: usize = 6;
 
 /// What softmax needs of vectors besides.
 pub(super) trait Softmax: Simd {
@@ -89,12 +89,41 @@ pub(super) trait Dots: Copy + Send + Sync + 'static {
     type Simd: Softmax;
     /// Values in a unit.
     const DEPTH: usize;
+    /// Units that are summed at once: operands have multiples of it, with zeros in what is padded.
+    const STEP: usize;
+    /// Rows of a tile.
+    const ROWS: usize;
+    /// Queries of a block: each panel of keys is read from the second-level cache once for so many.
+    const QUERIES: usize;
+    /// Keys whose scores exist at a time. With the queries they fill three quarters of a small first-level cache.
+    const KEYS: usize;
+
+    /// Units of a row of so many values.
+    fn units(values: usize) -> usize {
+        values.div_ceil(Self::DEPTH).next_multiple_of(Self::STEP)
+    }
 
     fn simd(self) -> Self::Simd;
 
     /// Runs a task compiled with the features that these products need.
     fn vectorize<T: Task>(self, task: T) -> T::Output;
 
+    /// Sums up a tile of [`ROWS`](Self::ROWS) rows and `width` vectors, 1 to [`Softmax::WIDTH`].
+    ///
+    /// # Safety
+    /// The operands have the rows and columns described, the sums can be written, and this runs in
+    /// [`vectorize`](Self::vectorize).
+    unsafe fn multiply(self, width: usize, tile: Tile);
+
+    /// Stores two vectors of values as units.
+    ///
+    /// # Safety
+    /// `2 * LANES / DEPTH` units can be written.
+    unsafe fn store_units(self, to: *mut u32, low: <Self::Simd as Simd>::V, high: <Self::Simd as Simd>::V);
+}
+
+/// What is multiplied in vector registers.
+trait InVectors: Dots {
     /// `sum` plus the products of the units of `a` and `b`.
     fn dot(
         self,
@@ -102,12 +131,6 @@ pub(super) trait Dots: Copy + Send + Sync + 'static {
         b: <Self::Simd as Simd>::V,
         sum: <Self::Simd as Simd>::V,
     ) -> <Self::Simd as Simd>::V;
-
-    /// Stores two vectors of values as units.
-    ///
-    /// # Safety
-    /// `2 * LANES / DEPTH` units can be written.
-    unsafe fn store_units(self, to: *mut u32, low: <Self::Simd as Simd>::V, high: <Self::Simd as Simd>::V);
 }
 
 /// Float32 times float32.
@@ -117,6 +140,10 @@ pub(super) struct Singles<S>(pub S);
 impl<S: Softmax> Dots for Singles<S> {
     type Simd = S;
     const DEPTH: usize = 1;
+    const STEP: usize = 1;
+    const ROWS: usize = ROWS;
+    const QUERIES: usize = 2 * ROWS;
+    const KEYS: usize = 512;
 
     #[inline(always)]
     fn simd(self) -> S {
@@ -129,8 +156,9 @@ impl<S: Softmax> Dots for Singles<S> {
     }
 
     #[inline(always)]
-    fn dot(self, a: S::V, b: S::V, sum: S::V) -> S::V {
-        self.0.mul_add(a, b, sum)
+    unsafe fn multiply(self, width: usize, tile: Tile) {
+        // SAFETY: the caller's promise.
+        unsafe { in_vectors(self, width, tile) };
     }
 
     #[inline(always)]
@@ -143,6 +171,13 @@ impl<S: Softmax> Dots for Singles<S> {
     }
 }
 
+impl<S: Softmax> InVectors for Singles<S> {
+    #[inline(always)]
+    fn dot(self, a: S::V, b: S::V, sum: S::V) -> S::V {
+        self.0.mul_add(a, b, sum)
+    }
+}
+
 /// Pairs of bfloat16 times pairs.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
@@ -152,6 +187,10 @@ pub(super) struct Pairs(pub Avx512Bf16);
 impl Dots for Pairs {
     type Simd = Avx512;
     const DEPTH: usize = 2;
+    const STEP: usize = 1;
+    const ROWS: usize = ROWS;
+    const QUERIES: usize = 2 * ROWS;
+    const KEYS: usize = 512;
 
     #[inline(always)]
     fn simd(self) -> Avx512 {
@@ -164,8 +203,9 @@ impl Dots for Pairs {
     }
 
     #[inline(always)]
-    fn dot(self, a: __m512, b: __m512, sum: __m512) -> __m512 {
-        self.0.dot_pairs(a, b, sum)
+    unsafe fn multiply(self, width: usize, tile: Tile) {
+        // SAFETY: the caller's promise.
+        unsafe { in_vectors(self, width, tile) };
     }
 
     #[inline(always)]
@@ -178,10 +218,18 @@ impl Dots for Pairs {
     }
 }
 
-/// The operands of one tile: [`ROWS`] rows times some vectors of columns.
+#[cfg(target_arch = "x86_64")]
+impl InVectors for Pairs {
+    #[inline(always)]
+    fn dot(self, a: __m512, b: __m512, sum: __m512) -> __m512 {
+        self.0.dot_pairs(a, b, sum)
+    }
+}
+
+/// The operands of one tile: some rows times some vectors of columns.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
-    /// Units to sum over.
+    /// Units to sum over, whole [`Dots::STEP`]s.
     pub steps: usize,
     /// Left operand, rows of units.
     pub a: *const u32,
@@ -196,28 +244,26 @@ pub(super) struct Tile {
     pub factors: Option<*const f32>,
 }
 
-/// Sums up a tile of `width` vectors, 1 to [`Softmax::WIDTH`].
-///
 /// # Safety
-/// The operands have the rows and columns described, and the sums can be written.
+/// As [`Dots::multiply`].
 #[inline(always)]
-pub(super) unsafe fn multiply<D: Dots>(dots: D, width: usize, tile: Tile) {
+unsafe fn in_vectors<D: InVectors>(dots: D, width: usize, tile: Tile) {
     // SAFETY: the caller's promise.
     unsafe {
         match width {
-            1 => multiply_width::<D, 1>(dots, tile),
-            2 => multiply_width::<D, 2>(dots, tile),
-            3 if D::Simd::WIDTH > 2 => multiply_width::<D, 3>(dots, tile),
-            4 if D::Simd::WIDTH > 2 => multiply_width::<D, 4>(dots, tile),
+            1 => in_vectors_of_width::<D, 1>(dots, tile),
+            2 => in_vectors_of_width::<D, 2>(dots, tile),
+            3 if D::Simd::WIDTH > 2 => in_vectors_of_width::<D, 3>(dots, tile),
+            4 if D::Simd::WIDTH > 2 => in_vectors_of_width::<D, 4>(dots, tile),
             _ => unreachable!("no tile of {width} vectors"),
         }
     }
 }
 
 /// # Safety
-/// As [`multiply`].
+/// As [`Dots::multiply`].
 #[inline(always)]
-unsafe fn multiply_width<D: Dots, const W: usize>(dots: D, tile: Tile) {
+unsafe fn in_vectors_of_width<D: InVectors, const W: usize>(dots: D, tile: Tile) {
     let simd = dots.simd();
     let lanes = D::Simd::LANES;
     let Tile { steps, a, a_stride, b, b_stride, sums: out, sums_stride, factors } = tile;

@@ -7,13 +7,19 @@
 mod block;
 mod dots;
 mod pack;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 
-use self::block::{Block, KEYS, QUERIES, Scratch};
+use self::block::{Block, Scratch};
 #[cfg(target_arch = "x86_64")]
 use self::dots::Pairs;
 use self::dots::{Dots, Singles, Softmax};
 use self::pack::{Part, Preparation};
-use super::simd::{MAX_LANES, Task, with_simd};
+#[cfg(target_arch = "x86_64")]
+use self::tiles::Tiles;
+#[cfg(target_arch = "x86_64")]
+use super::level::{Avx512, Avx512Bf16};
+use super::simd::{MAX_LANES, Simd, Task, with_simd};
 use super::threads::SharedMut;
 use super::{Aligned, Element, Level, Threads};
 
@@ -106,18 +112,32 @@ struct Packing {
     width: usize,
     /// Columns of a panel of keys.
     panel: usize,
+    /// As in [`Dots`].
+    step: usize,
+    queries: usize,
+    keys: usize,
 }
 
 impl Packing {
-    fn new(level: Level, head_dim: usize) -> Self {
-        let (lanes, panel) = with_simd!(level, |simd| sizes(simd));
-        Self { head_dim, width: head_dim.next_multiple_of(lanes), panel }
+    /// `bf16` is whether values are stored so.
+    fn new(level: Level, bf16: bool, head_dim: usize) -> Self {
+        match (level, bf16) {
+            #[cfg(target_arch = "x86_64")]
+            (Level::Amx(token), true) => Self::of(Tiles(token), head_dim),
+            _ => with_simd!(level, |simd| Self::of(Singles(simd), head_dim)),
+        }
     }
-}
 
-/// Lanes of a vector and columns of a panel.
-fn sizes<S: Softmax>(_: S) -> (usize, usize) {
-    (S::LANES, S::WIDTH * S::LANES)
+    fn of<D: Dots>(_: D, head_dim: usize) -> Self {
+        Self {
+            head_dim,
+            width: head_dim.next_multiple_of(D::Simd::LANES),
+            panel: D::Simd::WIDTH * D::Simd::LANES,
+            step: D::STEP,
+            queries: D::QUERIES,
+            keys: D::KEYS,
+        }
+    }
 }
 
 /// The most columns that a panel has.
@@ -127,9 +147,9 @@ const MAX_PANEL: usize = 4 * MAX_LANES;
 #[derive(Debug)]
 pub struct Attention<E> {
     level: Level,
-    /// Packed keys of all heads, `[kv_heads][panels][head_dim / DEPTH][panel]` units.
+    /// Packed keys of all heads, `[kv_heads][panels][units of the head dim][panel]` units.
     keys: Aligned<f32>,
-    /// Packed values of all heads, `[kv_heads][tokens / DEPTH][width]` units. Columns beyond the head dim are never written.
+    /// Packed values of all heads, `[kv_heads][units of tokens][width]` units. Columns beyond the head dim are never written.
     values: Aligned<f32>,
     scratch: Vec<Scratch>,
     largest: AttentionShape,
@@ -147,14 +167,15 @@ impl<E: Element> Attention<E> {
             head_dim.is_multiple_of(4) && (4..=MAX_HEAD_DIM).contains(&head_dim),
             "attention: head dim {head_dim} is no multiple of 4 up to {MAX_HEAD_DIM}"
         );
-        let packing = Packing::new(level, head_dim);
+        let packing = Packing::new(level, E::IS_BF16, head_dim);
         // Float32 keys and values have a unit for each value, pairs half as many.
-        let depth = if E::IS_BF16 && matches!(level, Level::Avx512Bf16(_)) { 2 } else { 1 };
+        let depth = if E::IS_BF16 && level.multiplies_bf16() { 2 } else { 1 };
+        let units = |values: usize| values.div_ceil(depth).next_multiple_of(packing.step);
         let columns = tokens.next_multiple_of(packing.panel);
         Self {
             level,
-            keys: Aligned::zeros(kv_heads * columns * head_dim / depth),
-            values: Aligned::zeros(kv_heads * tokens.div_ceil(depth) * packing.width),
+            keys: Aligned::zeros(kv_heads * columns * units(head_dim)),
+            values: Aligned::zeros(kv_heads * units(tokens) * packing.width),
             scratch: (0..threads).map(|_| Scratch::new(packing)).collect(),
             largest,
             stored: std::marker::PhantomData,
@@ -175,14 +196,21 @@ impl<E: Element> Attention<E> {
         self.check(shape, input, out.len());
         match self.level {
             #[cfg(target_arch = "x86_64")]
+            Level::Amx(token) if E::IS_BF16 => {
+                self.run_with((Tiles(token), Tiles(token)), threads, shape, input, out);
+            }
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16(token) if E::IS_BF16 => {
                 self.run_with((Pairs(token), Pairs(token)), threads, shape, input, out);
             }
             // The rotary embedding leaves queries and keys that bfloat16 can hold: nothing is lost.
             #[cfg(target_arch = "x86_64")]
+            Level::Amx(token) if input.rotary.is_some() => {
+                self.run_with(scores_of_pairs(token.avx512_bf16()), threads, shape, input, out);
+            }
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16(token) if input.rotary.is_some() => {
-                let dots = (Pairs(token), Singles(token.avx512()));
-                self.run_with(dots, threads, shape, input, out);
+                self.run_with(scores_of_pairs(token), threads, shape, input, out);
             }
             level => with_simd!(level, |simd| {
                 self.run_with((Singles(simd), Singles(simd)), threads, shape, input, out);
@@ -223,11 +251,11 @@ impl<E: Element> Attention<E> {
         out: &mut [O],
     ) {
         let AttentionShape { tokens, heads, kv_heads, head_dim } = shape;
-        let packing = Packing::new(self.level, head_dim);
+        let packing = Packing::new(self.level, E::IS_BF16, head_dim);
         let Packing { width, panel, .. } = packing;
         let panels = tokens.div_ceil(panel);
-        let units = head_dim / A::DEPTH;
-        let (keys_of_head, values_of_head) = (panels * panel * units, tokens.div_ceil(B::DEPTH) * width);
+        let units = A::units(head_dim);
+        let (keys_of_head, values_of_head) = (panels * panel * units, B::units(tokens) * width);
         assert!(kv_heads * keys_of_head <= self.keys.len() && kv_heads * values_of_head <= self.values.len());
         let keys = SharedMut(self.keys.as_mut_ptr().cast::<u32>());
         let values = SharedMut(self.values.as_mut_ptr().cast::<u32>());
@@ -256,11 +284,11 @@ impl<E: Element> Attention<E> {
         });
 
         let preparation = Preparation::of_queries(input.norm, input.rotary);
-        let blocks = tokens.div_ceil(QUERIES);
+        let blocks = tokens.div_ceil(A::QUERIES);
         let out = SharedMut(out.as_mut_ptr());
         // Neighbouring tasks have the same keys, which then stay in the caches.
         threads.run_with(&mut self.scratch, heads * blocks, |scratch, task| {
-            let (head, first) = (task / blocks, task % blocks * QUERIES);
+            let (head, first) = (task / blocks, task % blocks * A::QUERIES);
             let kv_head = head / (heads / kv_heads);
             // SAFETY: lengths were checked; this head's part of these tokens is one task's alone, and nobody writes keys
             // or values any more.
@@ -275,7 +303,7 @@ impl<E: Element> Attention<E> {
                 dots,
                 packing,
                 tokens,
-                queries: Part { heads: input.q, head, head_dim, first, last: tokens.min(first + QUERIES) },
+                queries: Part { heads: input.q, head, head_dim, first, last: tokens.min(first + A::QUERIES) },
                 preparation,
                 keys,
                 values,
@@ -285,6 +313,12 @@ impl<E: Element> Attention<E> {
             });
         });
     }
+}
+
+/// Scores from pairs of bfloat16, sums of values in float32.
+#[cfg(target_arch = "x86_64")]
+fn scores_of_pairs(token: Avx512Bf16) -> (Pairs, Singles<Avx512>) {
+    (Pairs(token), Singles(token.avx512()))
 }
 
 /// Packs one panel of one head's keys, and the values of the same tokens. It is only made with pointers that
@@ -315,5 +349,3 @@ impl<A: Dots, B: Dots<Simd = A::Simd>, E: Element> Task for Pack<'_, A, B, E> {
         }
     }
 }
-
-const _: () = assert!(KEYS.is_multiple_of(MAX_PANEL) && KEYS.is_multiple_of(2 * MAX_LANES));

@@ -144,7 +144,7 @@ impl<'a, E: Element> Part<'a, E> {
     }
 }
 
-/// Queries, or keys before they are turned, as rows of units.
+/// Queries, or keys before they are turned, as rows of units, with zeros up to whole steps of them.
 ///
 /// # Safety
 /// A row for each token can be written to `to`.
@@ -156,11 +156,13 @@ pub(super) unsafe fn rows<D: Dots, E: Element>(
     to: *mut u32,
 ) {
     let Part { head_dim, first, last, .. } = part;
+    let (units, used) = (D::units(head_dim), head_dim / D::DEPTH);
     let mut row = [0.0; MAX_HEAD_DIM];
     for token in first..last {
         // SAFETY: the caller's promise.
         unsafe {
-            let to = to.add((token - first) * (head_dim / D::DEPTH));
+            let to = to.add((token - first) * units);
+            to.add(used).write_bytes(0, units - used);
             if preparation.norm.is_none() && preparation.rotary.is_none() {
                 write_units::<D, E>(part.vector(token), to);
             } else {
@@ -184,7 +186,7 @@ pub(super) unsafe fn keys<D: Dots, E: Element>(
     rows: *mut u32,
     to: *mut u32,
 ) {
-    let units = part.head_dim / D::DEPTH;
+    let units = D::units(part.head_dim);
     let count = part.last - part.first;
     // SAFETY: the caller's promise.
     unsafe {
@@ -197,14 +199,18 @@ pub(super) unsafe fn keys<D: Dots, E: Element>(
     }
 }
 
-/// Values, `[tokens / DEPTH][width]` units, zero beside the last token where it has no partner. What lies beyond the head
-/// dim is not written.
+/// Values, `[units of tokens][width]`, zero beside the last token where it has no partner and behind it up to a whole step of
+/// units. What lies beyond the head dim is not written.
 ///
 /// # Safety
 /// So many units can be written.
 #[inline(always)]
 pub(super) unsafe fn values<D: Dots, E: Element>(part: Part<'_, E>, width: usize, to: *mut u32) {
     let Part { head_dim, first, last, .. } = part;
+    for i in (last - first).div_ceil(D::DEPTH)..D::units(last - first) {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(i * width).write_bytes(0, head_dim) };
+    }
     for (i, token) in (first..last).step_by(D::DEPTH).enumerate() {
         let vector = part.vector(token);
         // SAFETY: the caller's promise.

@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use super::epilogue::{Finish, Shared, SharedThen, finish};
-use super::pack::{Convert, OnLoad, interleave_on_load};
-use super::tile::{Tile, multiply};
+use super::pack::{Convert, OnLoad, interleave_on_load, side_by_side};
+use super::tile::{MAX_ROWS, Tile, Unit};
 use super::{Epilogue, Then, Weights};
 use crate::cpu::caches::Caches;
 use crate::cpu::threads::SharedMut;
@@ -25,7 +25,7 @@ pub struct Workspace {
 
 #[derive(Debug)]
 struct Scratch {
-    /// `[group][k][height]`.
+    /// `[group][k / depth][height][depth]`.
     left: Aligned<f32>,
     /// `[panel][group][height][columns]`.
     sums: Aligned<f32>,
@@ -92,7 +92,7 @@ impl Plan {
         let step_bytes = shape.columns() * size_of::<f32>();
         // A panel's stretch of k fills half of the first-level cache, and stretches are of nearly the same length.
         let stretches = total.div_ceil(caches.l1 / 2 / step_bytes);
-        let steps = total.div_ceil(stretches);
+        let steps = total.div_ceil(stretches).next_multiple_of(shape.depth);
         // Rows, panels and sums fill a quarter of the second-level cache each.
         let quarter = caches.l2 / 4;
         let panels = (quarter / (steps * step_bytes)).clamp(1, weights.panel_count());
@@ -206,9 +206,6 @@ struct Block<'a, R, W, O> {
     out: SharedMut<O>,
 }
 
-/// The most rows that a tile has.
-const MAX_ROWS: usize = 14;
-
 impl<R, W: Element, O: Element> Block<'_, R, W, O> {
     /// The tiles that the rows are cut into: first row within the block, rows that exist, height.
     fn tiles(&self) -> impl Iterator<Item = (usize, usize, usize)> {
@@ -244,17 +241,13 @@ impl<R, W: Element, O: Element> Block<'_, R, W, O> {
                 rows[count..].fill(last);
                 let units = weights.segment_steps() * weights.left_units();
                 let to = tile[segment * units * height..][..units * height].as_mut_ptr().cast();
+                let (level, rows, len) = (weights.level, &rows[..height], weights.segment);
                 // SAFETY: `drive`'s caller vouched for the rows; `to` has the segment's units for every row.
                 unsafe {
-                    interleave_on_load(
-                        weights.level,
-                        convert,
-                        on_load,
-                        &rows[..height],
-                        weights.segment,
-                        to,
-                        height,
-                    );
+                    match weights.shape.depth {
+                        1 => interleave_on_load(level, convert, on_load, rows, len, to, height),
+                        depth => side_by_side(level, on_load, rows, len, to, depth),
+                    }
                 }
             }
         }
@@ -265,6 +258,7 @@ impl<R, W: Element, O: Element> Block<'_, R, W, O> {
         R: Rows<A>,
     {
         let (plan, weights, shape) = (self.plan, self.weights, self.weights.shape);
+        let unit = Unit::new(weights.level, W::IS_BF16);
         let tile_len = shape.rows * shape.columns();
         for first_panel in panels.clone().step_by(plan.panels) {
             let panels = first_panel..panels.end.min(first_panel + plan.panels);
@@ -287,7 +281,7 @@ impl<R, W: Element, O: Element> Block<'_, R, W, O> {
                             first: step == 0,
                         };
                         // SAFETY: the slices have just been checked; both operands were packed for these weights' shape.
-                        unsafe { multiply(weights.level, W::IS_BF16, height, tile) };
+                        unsafe { unit.multiply(height, tile) };
                         if last {
                             self.finish(panel, first, count, sums);
                         }

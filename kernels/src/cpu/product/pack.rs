@@ -1,4 +1,4 @@
-//! Rows into the order that the innermost loop reads them in: `[k][rows]`, in units of 32 bits.
+//! Rows into the order that the innermost loop reads them in, in units of 32 bits: `[k][rows]`, or `[k / depth][rows][depth]`.
 
 use half::bf16;
 
@@ -142,6 +142,63 @@ impl<S: Simd, E: Element> Task for Interleave<'_, S, E> {
             unsafe {
                 let to = to.add(convert.units(begin) * row_stride);
                 simd.interleave(&units[..rows.len()], convert.units(count), to, row_stride);
+            }
+        }
+    }
+}
+
+/// Lays rows of `len` values out as `[k / depth][rows][depth]` units, pairs of bfloat16, with zeros behind the last value. Null rows
+/// are zeros.
+///
+/// # Safety
+/// Each row has `len` values to read, and `to` has `ceil(len / (2 * depth)) * depth` units for each row to write; `on_load` is of
+/// at least `len` channels.
+pub(super) unsafe fn side_by_side<E: Element>(
+    level: Level,
+    on_load: OnLoad<'_>,
+    rows: &[*const E],
+    len: usize,
+    to: *mut u32,
+    depth: usize,
+) {
+    with_simd!(level, |simd| simd.vectorize(SideBySide { simd, on_load, rows, len, to, depth }));
+}
+
+/// Only made by [`side_by_side`], with what its caller vouched for.
+struct SideBySide<'a, S, E> {
+    simd: S,
+    on_load: OnLoad<'a>,
+    rows: &'a [*const E],
+    len: usize,
+    to: *mut u32,
+    depth: usize,
+}
+
+impl<S: Simd, E: Element> Task for SideBySide<'_, S, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { simd, on_load, rows, len, to, depth } = self;
+        let as_they_are = E::IS_BF16 && on_load.is_nothing();
+        for (r, &row) in rows.iter().enumerate() {
+            for begin in (0..len).step_by(2 * depth) {
+                let count = (2 * depth).min(len - begin);
+                // SAFETY: the row has `count` values from `begin` on. Every row has `depth` units to write in each step.
+                unsafe {
+                    let to = to.add(begin / 2 * rows.len() + r * depth);
+                    if row.is_null() || count < 2 * depth {
+                        to.write_bytes(0, depth);
+                    }
+                    if row.is_null() {
+                        continue;
+                    }
+                    if as_they_are {
+                        std::ptr::copy_nonoverlapping(row.add(begin), to.cast(), count);
+                    } else {
+                        fetch(simd, Convert::Pairs, on_load, row.add(begin), begin, count, to);
+                    }
+                }
             }
         }
     }

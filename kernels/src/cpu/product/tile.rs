@@ -1,7 +1,7 @@
-//! The innermost loops: one register tile of `rows` times two vectors of columns, summed over a stretch of k.
+//! The innermost loops: one tile of `rows` times two vectors of columns, summed over a stretch of k.
 //!
-//! Both operands are packed, in units of 32 bits: a float32, or a pair of bfloat16 that are neighbours in k. Two vectors of
-//! columns because SwiGLU's two halves then meet in one tile, and because with as many rows as registers allow that
+//! Both operands are packed, in units of 32 bits: a float32, or a pair of bfloat16 that are neighbours in k. With AMX the tile
+//! is four of its registers, else vector registers hold it. Two vectors of columns because SwiGLU's two halves then meet in one tile, and because with as many rows as registers allow that
 //! is the tile with the fewest loads per multiplication.
 
 #[cfg(target_arch = "x86_64")]
@@ -11,28 +11,44 @@ use std::hint::black_box;
 
 use crate::cpu::Level;
 #[cfg(target_arch = "x86_64")]
+use crate::cpu::amx::{self, Configured};
+#[cfg(target_arch = "x86_64")]
 use crate::cpu::level::{Avx512, Avx512Bf16};
 use crate::cpu::simd::{Simd, Task, with_simd};
 
 /// How a level and a weight type tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Rows of a whole register tile; smaller ones are in [`HEIGHTS`].
+    /// Rows of a whole tile, the first of `heights`.
     pub rows: usize,
+    /// Tile heights that are compiled, beside which the last rows of a matrix are padded.
+    heights: &'static [usize],
     /// Columns of a vector; a tile has two.
     pub lanes: usize,
     /// Whether the left operand is packed as bfloat16 pairs, else as float32.
     pub pairs: bool,
+    /// Units of k that are summed at once, of which the left operand has each row's next to each other. Beside their
+    /// multiples k is padded.
+    pub depth: usize,
 }
 
 impl Shape {
     pub(super) fn new(level: Level, bf16: bool) -> Self {
-        let (rows, lanes) = match level {
-            Level::Avx512Bf16(_) | Level::Avx512(_) => (14, 16),
-            Level::Avx2(_) => (6, 8),
-            Level::Scalar(_) => (4, 4),
+        /// Of tiles in vector registers.
+        const HEIGHTS: [usize; 6] = [14, 10, 6, 4, 2, 1];
+        #[cfg(target_arch = "x86_64")]
+        if let (Level::Amx(_), true) = (level, bf16) {
+            const HEIGHTS: [usize; 2] = [2 * amx::SIDE, amx::SIDE];
+            let (rows, lanes, depth) = (HEIGHTS[0], amx::SIDE, amx::DEPTH);
+            return Self { rows, heights: &HEIGHTS, lanes, pairs: true, depth };
+        }
+        let (heights, lanes) = match level {
+            Level::Amx(_) | Level::Avx512Bf16(_) | Level::Avx512(_) => (&HEIGHTS[..], 16),
+            Level::Avx2(_) => (&HEIGHTS[2..], 8),
+            Level::Scalar(_) => (&HEIGHTS[3..], 4),
         };
-        Self { rows, lanes, pairs: bf16 && matches!(level, Level::Avx512Bf16(_)) }
+        let pairs = bf16 && matches!(level, Level::Avx512Bf16(_));
+        Self { rows: heights[0], heights, lanes, pairs, depth: 1 }
     }
 
     /// Columns of a tile.
@@ -42,23 +58,19 @@ impl Shape {
 
     /// The least height of tile that there is for so many rows.
     pub(super) fn height(self, rows: usize) -> usize {
-        HEIGHTS
-            .into_iter()
-            .filter(|&height| height <= self.rows)
-            .rfind(|&height| height >= rows)
-            .unwrap_or(self.rows)
+        self.heights.iter().copied().rfind(|&height| height >= rows).unwrap_or(self.rows)
     }
 }
 
-/// Tile heights that are compiled, beside which the last rows of a matrix are padded.
-const HEIGHTS: [usize; 6] = [14, 10, 6, 4, 2, 1];
+/// The most rows that a tile has.
+pub(super) const MAX_ROWS: usize = 32;
 
 /// The operands of one tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tile {
     /// Units of the right operand's k to sum over.
     pub steps: usize,
-    /// Left operand, `[k][height]`.
+    /// Left operand, `[k / depth][height][depth]`.
     pub a: *const u32,
     /// Right operand, `[k][columns]`.
     pub b: *const u32,
@@ -68,24 +80,80 @@ pub(super) struct Tile {
     pub first: bool,
 }
 
-/// Sums up one tile, of a height that [`Shape::height`] gave.
-///
-/// # Safety
-/// The operands are packed for the shape of the same `level` and `bf16`, and hold what their descriptions say.
-pub(super) unsafe fn multiply(level: Level, bf16: bool, height: usize, tile: Tile) {
-    // SAFETY: the caller's promise.
-    unsafe {
+/// What multiplies tiles, on the thread that made it.
+pub(super) enum Unit {
+    /// Vector registers.
+    Vectors { level: Level, bf16: bool },
+    #[cfg(target_arch = "x86_64")]
+    Tiles(Configured),
+}
+
+impl Unit {
+    /// For operands packed for [`Shape::new`] of the same.
+    pub(super) fn new(level: Level, bf16: bool) -> Self {
         match (level, bf16) {
             #[cfg(target_arch = "x86_64")]
-            (Level::Avx512Bf16(token), true) => of_height(BFloat16Dot(token), height, tile),
-            (_, true) => with_simd!(level, |simd| of_height(Widened(simd), height, tile)),
-            (_, false) => with_simd!(level, |simd| of_height(Float32(simd), height, tile)),
+            (Level::Amx(token), true) => Self::Tiles(Configured::new(token)),
+            _ => Self::Vectors { level, bf16 },
+        }
+    }
+
+    /// Sums up one tile, of a height that [`Shape::height`] gave.
+    ///
+    /// # Safety
+    /// The operands are packed for this unit's shape, and hold what their descriptions say.
+    pub(super) unsafe fn multiply(&self, height: usize, tile: Tile) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match *self {
+                #[cfg(target_arch = "x86_64")]
+                Self::Tiles(_) => in_tiles(height, tile),
+                #[cfg(target_arch = "x86_64")]
+                Self::Vectors { level: Level::Avx512Bf16(token), bf16: true } => {
+                    of_height(BFloat16Dot(token), height, tile);
+                }
+                Self::Vectors { level, bf16: true } => {
+                    with_simd!(level, |simd| of_height(Widened(simd), height, tile));
+                }
+                Self::Vectors { level, bf16: false } => {
+                    with_simd!(level, |simd| of_height(Float32(simd), height, tile));
+                }
+            }
         }
     }
 }
 
 /// # Safety
-/// As [`multiply`].
+/// As [`Unit::multiply`], of [`Unit::Tiles`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn in_tiles(height: usize, tile: Tile) {
+    const UNIT: usize = size_of::<u32>();
+    let Tile { steps, a, b, sums, first } = tile;
+    let columns = 2 * amx::SIDE * UNIT;
+    let operands = amx::Operands {
+        steps: steps / amx::DEPTH,
+        a: a.cast(),
+        a_row: amx::DEPTH * UNIT,
+        a_band: amx::SIDE * amx::DEPTH * UNIT,
+        a_step: height * amx::DEPTH * UNIT,
+        b: b.cast(),
+        b_unit: columns,
+        sums,
+        sums_row: columns,
+        first,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if height > amx::SIDE {
+            amx::multiply::<2, 2>(operands);
+        } else {
+            amx::multiply::<1, 2>(operands);
+        }
+    }
+}
+
+/// # Safety
+/// As [`Unit::multiply`].
 #[inline(always)]
 unsafe fn of_height<M: Multiply>(multiply: M, height: usize, tile: Tile) {
     match height {
@@ -142,7 +210,7 @@ trait Multiply: Copy {
     }
 }
 
-/// Sums up one tile. It is only made with a tile for whose pointers [`multiply`]'s caller has vouched.
+/// Sums up one tile. It is only made with a tile for whose pointers [`Unit::multiply`]'s caller has vouched.
 struct Sum<M, const R: usize> {
     multiply: M,
     tile: Tile,
@@ -265,9 +333,11 @@ impl Multiply for BFloat16Dot {
     }
 }
 
-/// Does `rounds` times a dozen multiply-adds with operands in registers, and returns the operations that were.
+/// Does `rounds` times some multiply-adds with operands in registers, and returns the operations that were.
 pub(in crate::cpu) fn from_registers(level: Level, bf16: bool, rounds: usize) -> usize {
     match (level, bf16) {
+        #[cfg(target_arch = "x86_64")]
+        (Level::Amx(token), true) => amx::from_registers(token, rounds / 16),
         #[cfg(target_arch = "x86_64")]
         (Level::Avx512Bf16(token), true) => {
             let multiply = BFloat16Dot(token);

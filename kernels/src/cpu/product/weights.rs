@@ -73,7 +73,8 @@ impl<W: Element> Weights<W> {
         weights.panels = Aligned::zeros(weights.panel_count() * panel_len);
         let panels = SharedMut(weights.panels.as_mut_ptr());
         let layout = &weights;
-        // Zeros stand for columns that a last panel has too many, so only rows that exist are written.
+        // Zeros stand for columns that a last panel has too many and for what a segment is padded with, so only what exists
+        // is written.
         threads.run(weights.panel_count(), |_, panel| {
             let mut values = vec![0.0; shape.lanes * segments * segment];
             for half in 0..2 {
@@ -136,9 +137,11 @@ impl<W: Element> Weights<W> {
         self.outputs().div_ceil(self.panel_outputs())
     }
 
-    /// Units of k in a segment. An odd bfloat16 at the end is paired with a zero.
+    /// Units of k in a segment. An odd bfloat16 at the end is paired with a zero, and zeros follow up to a multiple of
+    /// the depth.
     pub(super) fn segment_steps(&self) -> usize {
-        if W::IS_BF16 { self.segment.div_ceil(2) } else { self.segment }
+        let units = if W::IS_BF16 { self.segment.div_ceil(2) } else { self.segment };
+        units.next_multiple_of(self.shape.depth)
     }
 
     /// Units of k in a panel.

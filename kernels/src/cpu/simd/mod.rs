@@ -19,6 +19,11 @@ macro_rules! with_simd {
     ($level:expr, |$simd:ident| $body:expr) => {
         match $level {
             #[cfg(target_arch = "x86_64")]
+            $crate::cpu::Level::Amx(token) => {
+                let $simd = token.avx512();
+                $body
+            }
+            #[cfg(target_arch = "x86_64")]
             $crate::cpu::Level::Avx512Bf16(token) => {
                 let $simd = token.avx512();
                 $body

@@ -1,0 +1,31 @@
+//! Executes AMX's instructions for tests where the CPU has none: the kernels' own machine code runs, and what the CPU refuses
+//! is decoded and done here, one instruction at a time, as Intel's manual (volume 2, "Tile" instructions; volume 1,
+//! "Programming with AMX") defines it. What that manual forbids ends the process with a word about it.
+//!
+//! A signal for each instruction takes about as long as ten thousand of the instructions that it stands for: it says what
+//! is right, never what is fast.
+#![allow(unsafe_code)]
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod decode;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod execute;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod signal;
+
+use sapiens_kernels::cpu::Level;
+
+/// Every level of this machine, best first, and the one with AMX wherever all that it needs besides is there.
+pub fn levels() -> Vec<Level> {
+    #[allow(unused_mut, reason = "there is nothing to add elsewhere")]
+    let mut levels = Level::all_available();
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if !matches!(levels[0], Level::Amx(_)) {
+        signal::install();
+        // SAFETY: it was just installed, for all threads.
+        if let Some(level) = unsafe { Level::with_emulated_amx() } {
+            levels.insert(0, level);
+        }
+    }
+    levels
+}
