@@ -11,7 +11,7 @@ use sapiens_kernels::cpu::product::{
     ConvTranspose, Epilogue, Moments, PATCH, Then, Weights, Workspace, conv_transpose, norm_silu, patch_rows,
     pixel_patches, product, product_norm_silu,
 };
-use sapiens_kernels::cpu::{Element, Level, Threads};
+use sapiens_kernels::cpu::{Element, Level, Threads, probe};
 use sapiens_kernels::{ImageRef, reference};
 use support::{each_level, generated};
 
@@ -239,6 +239,16 @@ fn results_are_the_same_for_every_number_of_threads() {
             (out, moments.mean().to_vec(), moments.inverse().to_vec())
         });
         assert!(results[1..].iter().all(|result| *result == results[0]), "{level}");
+    }
+}
+
+/// What products are measured against does what it says at every level, those whose instructions are emulated included.
+#[test]
+fn the_probe_multiplies() {
+    for level in sapiens_stand_in_amx::levels() {
+        for bf16 in [false, true] {
+            assert!(probe::run(level, bf16) > 1_000_000, "{level}");
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! A block of one head's queries against all of that head's keys and values, which were packed before: scores of a
 //! block of keys, their softmax with a running maximum, and the sums of values. The matrix of all scores never exists.
 
-use super::{MAX_PANEL, Packing};
 use super::dots::{Dots, Softmax, Tile};
 use super::pack::{self, Part, Preparation};
+use super::{MAX_PANEL, Packing};
 use crate::cpu::simd::{MAX_LANES, Simd, Task, store};
 use crate::cpu::{Aligned, Element};
 

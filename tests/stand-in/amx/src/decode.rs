@@ -107,7 +107,12 @@ mod tests {
 
     #[test]
     fn what_an_assembler_makes_is_understood() {
-        let rows = |base, index, displacement| Address { base: Some(base), index: Some(index), scale: 1, displacement };
+        let rows = |base, index, displacement| Address {
+            base: Some(base),
+            index: Some(index),
+            scale: 1,
+            displacement,
+        };
         let at = |base| Address { base: Some(base), index: None, scale: 1, displacement: 0 };
         let cases: [(&[u8], Operation); 12] = [
             // ldtilecfg [rax], [rsp], [r13 + 0]

@@ -14,9 +14,22 @@ thread_local! {
 
 /// General-purpose registers by the numbers that instructions give them.
 const PLACES: [libc::c_int; 16] = [
-    libc::REG_RAX, libc::REG_RCX, libc::REG_RDX, libc::REG_RBX, libc::REG_RSP, libc::REG_RBP, libc::REG_RSI,
-    libc::REG_RDI, libc::REG_R8, libc::REG_R9, libc::REG_R10, libc::REG_R11, libc::REG_R12, libc::REG_R13,
-    libc::REG_R14, libc::REG_R15,
+    libc::REG_RAX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RBX,
+    libc::REG_RSP,
+    libc::REG_RBP,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
 ];
 
 /// From now on refused instructions come to [`refused`], in all threads.
@@ -29,7 +42,11 @@ pub fn install() {
             let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
             action.sa_sigaction = handler as libc::sighandler_t;
             action.sa_flags = libc::SA_SIGINFO;
-            assert_eq!(libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut()), 0, "no handler of SIGILL");
+            assert_eq!(
+                libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut()),
+                0,
+                "no handler of SIGILL"
+            );
         }
     });
 }
