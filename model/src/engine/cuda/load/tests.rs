@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use safetensors::{Dtype, View};
 use sapiens_kernels::cuda::product::deconv_weights;
 use sapiens_kernels::cuda::{CudaError, Gpu};
+use sapiens_stand_in_loader::inside;
 
 use super::super::flight_tests::alone;
 use super::*;
@@ -194,6 +195,32 @@ fn every_layout_is_the_hosts_to_the_bit() {
                     assert_eq!((precision, error.to_string()), (Precision::Bf16, turing));
                 }
             }
+        }
+    }
+}
+
+/// Of generated weights nothing is copied up; stored ones don't come without.
+#[test]
+fn generated_weights_are_made_on_the_device() {
+    let card = card();
+    let all = [(Weights::generated(&card, 9), true), (weights(&card, Dtype::F32), false)];
+    let gpus = gpus();
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let stream = Stream::new(&gpus[1]).unwrap();
+    let name = "backbone.blocks.0.ffn.w12";
+    for precision in [Precision::F16, Precision::Bf16] {
+        for (weights, there) in &all {
+            let mut loader = Loader::new(weights, &stream, precision).unwrap();
+            inside::leave_out("cuMemcpyHtoDAsync_v2", 1, 0);
+            let found = loader.linear(name, card.network.embed_dim);
+            inside::leave_out_nothing();
+            let found = Check { weights, stream: &stream, precision }.download(&found.unwrap().weights);
+            let expected = weights.tensor_f32(&format!("{name}.weight")).unwrap();
+            let expected: Vec<u16> = expected.into_iter().map(|x| precision.encode(x)).collect();
+            assert_eq!(found == expected, *there, "{weights:?}, {precision:?}");
         }
     }
 }
