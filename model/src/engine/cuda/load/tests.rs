@@ -176,13 +176,14 @@ fn check(card: &ModelCard, weights: &Weights, stream: &Stream, precision: Precis
     loader.finish()
 }
 
+/// All devices, for who is [`alone`]: a call that another test fails or leaves out may be anybody's.
 fn gpus() -> Vec<Arc<Gpu>> {
-    let _alone = alone();
     (0..).map_while(|index| Gpu::open(index).ok()).collect()
 }
 
 #[test]
 fn every_layout_is_the_hosts_to_the_bit() {
+    let _alone = alone();
     let card = card();
     let [f32, f16, bf16] = [Dtype::F32, Dtype::F16, Dtype::BF16].map(|dtype| weights(&card, dtype));
     let all = [f32, f16, bf16, Weights::generated(&card, 9)];
@@ -204,12 +205,11 @@ fn every_layout_is_the_hosts_to_the_bit() {
 fn generated_weights_are_made_on_the_device() {
     let card = card();
     let all = [(Weights::generated(&card, 9), true), (weights(&card, Dtype::F32), false)];
-    let gpus = gpus();
     let _alone = alone();
     if sapiens_stand_in_loader::wants_card() {
         return;
     }
-    let stream = Stream::new(&gpus[1]).unwrap();
+    let stream = Stream::new(&gpus()[1]).unwrap();
     let name = "backbone.blocks.0.ffn.w12";
     for precision in [Precision::F16, Precision::Bf16] {
         for (weights, there) in &all {
@@ -227,6 +227,7 @@ fn generated_weights_are_made_on_the_device() {
 
 #[test]
 fn tensors_that_are_not_there_are_named() {
+    let _alone = alone();
     let weights = Weights::generated(&card(), 9);
     let stream = Stream::new(&gpus()[0]).unwrap();
     let mut loader = Loader::new(&weights, &stream, Precision::F16).unwrap();
