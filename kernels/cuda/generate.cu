@@ -1,7 +1,7 @@
 // Values that are a function of their place: weights for tests and checks, made where a checkpoint's would be copied to.
 // kernels/src/reference/generate.rs says how; every bit is the host's, so each operation is rounded by itself.
 //
-// A thread makes one value. Done once: what three products of 64 bits take is less than the copy that they spare.
+// A thread makes one value. Done once: three products of 64 bits should take less than the copy that they spare, which is not measured.
 #include "device.cuh"
 
 constexpr u32 THREADS = 256;
