@@ -11,6 +11,7 @@ use sapiens_kernels::Filter;
 use sapiens_kernels::cuda::attention::{Attention, QkvShape};
 use sapiens_kernels::cuda::cut_out::{CutOut, Shown};
 use sapiens_kernels::cuda::frame::{Frame, Patches, Plane, PlaneMut, ResizeTables};
+use sapiens_kernels::cuda::generate::{Generate, Uniform};
 use sapiens_kernels::cuda::norm::Norm;
 use sapiens_kernels::cuda::overlay::Canvas;
 use sapiens_kernels::cuda::pack::{Format, Gather, Pack, Packed as Weights, Source};
@@ -53,7 +54,8 @@ fn work() -> Result<Vec<u16>, CudaError> {
     let mut normed = Buffer::new(&gpu, 5 * 16)?;
     norm.run(&stream, x.slice(..), weight.slice(..), None, 1e-6, normed.slice_mut(..))?;
     let (mut staging, mut weights) = (Buffer::new(&gpu, 48 * 16 * 4)?, Buffer::new(&gpu, 48 * 16)?);
-    stream.upload(&[0.25f32.to_le_bytes(); 48 * 16].concat(), staging.slice_mut(..))?;
+    let values = Uniform { base: 9, first: 0, scale: 0.1, offset: 0.25 };
+    Generate::new(&gpu)?.run(&stream, values, staging.slice_mut(..))?;
     let source = Source { format: Format::F32, bytes: staging.slice(..) };
     let sizes = [1, 1, 48, 16];
     let gather = Gather { first: 0, sizes, limits: sizes, strides: [0, 0, 16, 1] };

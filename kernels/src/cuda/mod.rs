@@ -16,6 +16,7 @@ mod driver;
 mod error;
 pub mod foreign;
 pub mod frame;
+pub mod generate;
 mod gpu;
 mod graph;
 mod memory;

@@ -23,6 +23,7 @@ const EMBEDDED: &[(&str, &str, &str)] = &embedded![
     "attention",
     "cut_out",
     "frame",
+    "generate",
     "instance_norm",
     "norm",
     #[cfg(feature = "cuda-check")]

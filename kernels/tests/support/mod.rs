@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use safetensors::{Dtype, SafeTensors};
 use sapiens_kernels::cpu::{Element, Level, Threads};
+use sapiens_kernels::reference;
 
 /// The tensors of one file, in float32 or bytes, with their shapes.
 pub struct Tensors {
@@ -99,16 +100,7 @@ pub fn generated(name: &str, shape: &[usize], seed: u64) -> Vec<f32> {
             if name.contains("deconv_layers") { shape[0] * 4 } else { shape[1..].iter().product() };
         ((3.0 / fan as f64).sqrt() as f32, 0.0)
     };
-    let count = shape.iter().product::<usize>() as u64;
-    (0..count)
-        .map(|i| {
-            let z = (hash ^ seed).wrapping_add((i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            let u = ((z ^ (z >> 31)) >> 40) as f32 / 8_388_608.0 - 1.0;
-            u * scale + offset
-        })
-        .collect()
+    reference::generate(hash ^ seed, 0, shape.iter().product(), scale, offset)
 }
 
 /// A deterministic image of `width * height * 3` bytes: every fourth one extreme, so that sums reach their limits.

@@ -4,13 +4,31 @@
 /// Fewer values than this are not worth a thread.
 const CHUNK: usize = 1 << 20;
 
-/// Fills `out` with the values of the tensor called `name` from its `first` on.
-pub(super) fn fill(name: &str, shape: &[usize], seed: u64, first: usize, out: &mut [f32]) {
-    let (scale, offset) = scale_and_offset(name, shape);
-    let base = fnv1a64(name) ^ seed;
+/// What a tensor's values are made of: value `index` is [`uniform`] of `base` times `scale`, plus `offset`, both rounded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Generated {
+    pub base: u64,
+    pub scale: f32,
+    pub offset: f32,
+}
+
+impl Generated {
+    /// The tensor called `name`.
+    pub fn of(name: &str, shape: &[usize], seed: u64) -> Self {
+        let (scale, offset) = scale_and_offset(name, shape);
+        Self { base: fnv1a64(name) ^ seed, scale, offset }
+    }
+
+    fn value(self, index: u64) -> f32 {
+        uniform(self.base, index) * self.scale + self.offset
+    }
+}
+
+/// Fills `out` with a tensor's values from its `first` on.
+pub(super) fn fill(generated: Generated, first: usize, out: &mut [f32]) {
     let fill = |first: usize, chunk: &mut [f32]| {
         for (index, value) in (first as u64..).zip(chunk) {
-            *value = uniform(base, index) * scale + offset;
+            *value = generated.value(index);
         }
     };
     if out.len() <= CHUNK {
@@ -63,13 +81,14 @@ mod tests {
     fn large_tensors_are_the_same_in_chunks() {
         let count = 3 * CHUNK + 17;
         let mut whole = vec![0.0; count];
-        fill("a.bias", &[count], 3, 0, &mut whole);
+        let generated = Generated::of("a.bias", &[count], 3);
+        fill(generated, 0, &mut whole);
         let base = fnv1a64("a.bias") ^ 3;
         for index in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, count - 1] {
             assert_eq!(whole[index], uniform(base, index as u64) * 0.1);
         }
         let mut part = vec![0.0; 2 * CHUNK];
-        fill("a.bias", &[count], 3, 12_345, &mut part);
+        fill(generated, 12_345, &mut part);
         assert!(part == whole[12_345..][..part.len()]);
     }
 

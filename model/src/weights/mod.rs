@@ -2,7 +2,7 @@
 //!
 //! Between the card and the engines: it knows names, shapes, files and licences, and refuses to know what
 //! the tensors are for. Past it nobody sees a file format; every tensor comes out as row-major f32, or as the bytes it is
-//! stored in.
+//! stored in or the numbers it is generated from.
 
 mod check;
 mod environment;
@@ -33,6 +33,7 @@ use crate::variant::Variant;
 
 use environment::Environment;
 use files::Checkpoint;
+pub(crate) use generated::Generated;
 #[cfg(any(test, feature = "cuda-check"))]
 pub(crate) use generated::{fnv1a64, uniform};
 pub(crate) use layout::{PATCH, PREFIX_TOKENS};
@@ -69,6 +70,16 @@ pub struct Weights {
 enum Source {
     Stored(BTreeMap<String, StoredTensor>),
     Generated { seed: u64, shapes: BTreeMap<String, Vec<usize>> },
+}
+
+/// How an engine comes by a tensor's values.
+#[cfg(feature = "cuda")]
+#[derive(Debug)]
+pub(crate) enum Origin<'a> {
+    /// They are there.
+    Stored(RawValues<'a>),
+    /// It makes so many.
+    Generated { values: Generated, count: usize },
 }
 
 impl Weights {
@@ -216,7 +227,7 @@ impl Weights {
             ));
         }
         match &self.source {
-            Source::Generated { seed, .. } => generated::fill(name, shape, *seed, first, out),
+            Source::Generated { seed, .. } => generated::fill(Generated::of(name, shape, *seed), first, out),
             Source::Stored(tensors) => {
                 if let Some(tensor) = tensors.get(name) {
                     tensor.read_into(first, out).map_err(|what| {
@@ -228,20 +239,22 @@ impl Weights {
         Ok(())
     }
 
-    /// The values of the tensor called `name` as they are stored, or as float32 where they are generated or lie scattered.
+    /// The values of the tensor called `name` as they are stored, in float32 where they lie scattered, or what they are generated from:
+    /// for an engine that wants them elsewhere.
     ///
     /// # Errors
     /// Those of [`Weights::tensor_f32`].
     #[cfg(feature = "cuda")]
-    pub(crate) fn raw(&self, name: &str) -> Result<RawValues<'_>> {
-        if let Source::Stored(tensors) = &self.source
-            && let Some(tensor) = tensors.get(name)
-        {
-            return tensor.raw().map_err(|what| {
-                SegmentError::new(ErrorKind::InvalidWeights, format!("tensor {name}: {what}"))
-            });
-        }
-        Ok(RawValues::made(&self.tensor_f32(name)?))
+    pub(crate) fn origin(&self, name: &str) -> Result<Origin<'_>> {
+        let origin = match &self.source {
+            Source::Stored(tensors) => tensors.get(name).map(|tensor| tensor.raw().map(Origin::Stored)),
+            Source::Generated { seed, shapes } => shapes.get(name).map(|shape| {
+                let count = shape.iter().product();
+                Ok(Origin::Generated { values: Generated::of(name, shape, *seed), count })
+            }),
+        };
+        let origin = origin.ok_or_else(|| self.no_tensor(name))?;
+        origin.map_err(|what| SegmentError::new(ErrorKind::InvalidWeights, format!("tensor {name}: {what}")))
     }
 
     /// Whether these are weights of `card`'s network: they are held against a card when they are opened, which may be another.
@@ -298,9 +311,11 @@ impl Weights {
     }
 
     fn known_shape(&self, name: &str) -> Result<&[usize]> {
-        self.shape(name).ok_or_else(|| {
-            SegmentError::new(ErrorKind::UnknownName, format!("{}: no tensor {name}", self.description))
-        })
+        self.shape(name).ok_or_else(|| self.no_tensor(name))
+    }
+
+    fn no_tensor(&self, name: &str) -> SegmentError {
+        SegmentError::new(ErrorKind::UnknownName, format!("{}: no tensor {name}", self.description))
     }
 }
 

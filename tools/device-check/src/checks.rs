@@ -10,6 +10,8 @@ mod attention;
 mod cut_out;
 #[path = "../../../kernels/tests/cuda_frame.rs"]
 mod frame;
+#[path = "../../../kernels/tests/cuda_generate.rs"]
+mod generate;
 #[path = "../../../kernels/tests/cuda_norm.rs"]
 mod norm;
 #[path = "../../../kernels/tests/cuda_overlay.rs"]
@@ -60,6 +62,7 @@ pub fn run() -> usize {
         cut_out::without_labels_nothing_is_shown,
         pack::equals_the_naive_twin_to_the_bit,
         pack::phases_are_those_of_a_deconv,
+        generate::equals_the_naive_twin_to_the_bit,
     ];
     let mut wrong = 0;
     for (name, check) in checks {

@@ -85,7 +85,7 @@ pub struct NetworkTimes {
 /// All times are medians but the first two.
 #[derive(Debug, Serialize)]
 pub struct Times {
-    /// Generating the weights on the processor included.
+    /// With weights that are generated on the device: what a checkpoint takes to come up is not in it.
     pub load_ms: f64,
     pub first_frame_ms: f64,
     /// From one frame's labels to the next's, two in flight.

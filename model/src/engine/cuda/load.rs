@@ -1,10 +1,11 @@
-//! From a checkpoint's tensors to weights on the device: bytes go up as the checkpoint has them, one tensor after the other, and are
-//! converted and laid out there, padded with zeros to what the kernels read at once. [`layout`] says how.
+//! From a checkpoint's tensors to weights on the device: bytes go up as the checkpoint has them, or generated weights are made there, one
+//! tensor after the other; they are converted and laid out there, padded with zeros to what the kernels read at once. [`layout`] says how.
 
 mod layout;
 #[cfg(test)]
 mod tests;
 
+use sapiens_kernels::cuda::generate::{Generate, Uniform};
 use sapiens_kernels::cuda::pack::{Format, Gather, Pack, Packed, Source};
 use sapiens_kernels::cuda::{Buffer, Plain, Precision, SliceMut, Stream};
 
@@ -13,11 +14,12 @@ use super::network::{CHUNK, Linear, Norm, head_stride};
 use crate::engine::sizes::Sizes;
 use crate::engine::trained_grid;
 use crate::error::Result;
-use crate::weights::{RawValues, Weights};
+use crate::weights::{Generated, Origin, RawValues, Weights};
 
 pub(super) struct Loader<'a> {
     weights: &'a Weights,
     stream: &'a Stream,
+    generate: Generate,
     pack: Pack,
     /// A tensor as the checkpoint has it, one after the other: as long as the longest so far.
     staging: Buffer<u8>,
@@ -26,7 +28,8 @@ pub(super) struct Loader<'a> {
 impl<'a> Loader<'a> {
     pub fn new(weights: &'a Weights, stream: &'a Stream, precision: Precision) -> Result<Self> {
         let gpu = stream.gpu();
-        Ok(Self { weights, stream, pack: Pack::new(gpu, precision)?, staging: Buffer::new(gpu, 0)? })
+        let (generate, pack) = (Generate::new(gpu)?, Pack::new(gpu, precision)?);
+        Ok(Self { weights, stream, generate, pack, staging: Buffer::new(gpu, 0)? })
     }
 
     /// Waits until all weights are made, so that any stream may read them.
@@ -140,21 +143,36 @@ impl<'a> Loader<'a> {
         Ok(buffer)
     }
 
-    /// Brings a tensor up as it is, behind what is still made of the last one; says what its bytes are and how many.
+    /// Brings a tensor up as it is, or makes it, behind what is still made of the last one; says what its bytes are and how many.
     fn stage(&mut self, name: &str) -> Result<(Format, usize)> {
-        let raw = self.weights.raw(name)?;
+        let raw = match self.weights.origin(name)? {
+            Origin::Stored(raw) => raw,
+            Origin::Generated { values: Generated { base, scale, offset }, count } => {
+                let len = count * Format::F32.bytes();
+                self.make_room(len)?;
+                let values = Uniform { base, first: 0, scale, offset };
+                self.generate.run(self.stream, values, self.staging.slice_mut(..len))?;
+                return Ok((Format::F32, len));
+            }
+        };
         let (format, bytes) = match &raw {
             RawValues::F32(bytes) => (Format::F32, &**bytes),
             RawValues::F16(bytes) => (Format::F16, *bytes),
             RawValues::Bf16(bytes) => (Format::Bf16, *bytes),
         };
-        if self.staging.len() < bytes.len() {
+        self.make_room(bytes.len())?;
+        self.stream.upload(bytes, self.staging.slice_mut(..bytes.len()))?;
+        Ok((format, bytes.len()))
+    }
+
+    /// For a tensor of so many bytes.
+    fn make_room(&mut self, bytes: usize) -> Result<()> {
+        if self.staging.len() < bytes {
             let gpu = self.stream.gpu();
             // The old one goes before the new one comes: both may be large.
             self.staging = Buffer::new(gpu, 0)?;
-            self.staging = Buffer::new(gpu, bytes.len())?;
+            self.staging = Buffer::new(gpu, bytes)?;
         }
-        self.stream.upload(bytes, self.staging.slice_mut(..bytes.len()))?;
-        Ok((format, bytes.len()))
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use safetensors::{Dtype, View};
 use sapiens_kernels::cuda::product::deconv_weights;
 use sapiens_kernels::cuda::{CudaError, Gpu};
+use sapiens_stand_in_loader::inside;
 
 use super::super::flight_tests::alone;
 use super::*;
@@ -175,13 +176,14 @@ fn check(card: &ModelCard, weights: &Weights, stream: &Stream, precision: Precis
     loader.finish()
 }
 
+/// All devices, for who is [`alone`]: a call that another test fails or leaves out may be anybody's.
 fn gpus() -> Vec<Arc<Gpu>> {
-    let _alone = alone();
     (0..).map_while(|index| Gpu::open(index).ok()).collect()
 }
 
 #[test]
 fn every_layout_is_the_hosts_to_the_bit() {
+    let _alone = alone();
     let card = card();
     let [f32, f16, bf16] = [Dtype::F32, Dtype::F16, Dtype::BF16].map(|dtype| weights(&card, dtype));
     let all = [f32, f16, bf16, Weights::generated(&card, 9)];
@@ -198,8 +200,34 @@ fn every_layout_is_the_hosts_to_the_bit() {
     }
 }
 
+/// Of generated weights nothing is copied up; stored ones don't come without.
+#[test]
+fn generated_weights_are_made_on_the_device() {
+    let card = card();
+    let all = [(Weights::generated(&card, 9), true), (weights(&card, Dtype::F32), false)];
+    let _alone = alone();
+    if sapiens_stand_in_loader::wants_card() {
+        return;
+    }
+    let stream = Stream::new(&gpus()[1]).unwrap();
+    let name = "backbone.blocks.0.ffn.w12";
+    for precision in [Precision::F16, Precision::Bf16] {
+        for (weights, there) in &all {
+            let mut loader = Loader::new(weights, &stream, precision).unwrap();
+            inside::leave_out("cuMemcpyHtoDAsync_v2", 1, 0);
+            let found = loader.linear(name, card.network.embed_dim);
+            inside::leave_out_nothing();
+            let found = Check { weights, stream: &stream, precision }.download(&found.unwrap().weights);
+            let expected = weights.tensor_f32(&format!("{name}.weight")).unwrap();
+            let expected: Vec<u16> = expected.into_iter().map(|x| precision.encode(x)).collect();
+            assert_eq!(found == expected, *there, "{weights:?}, {precision:?}");
+        }
+    }
+}
+
 #[test]
 fn tensors_that_are_not_there_are_named() {
+    let _alone = alone();
     let weights = Weights::generated(&card(), 9);
     let stream = Stream::new(&gpus()[0]).unwrap();
     let mut loader = Loader::new(&weights, &stream, Precision::F16).unwrap();
