@@ -1,6 +1,7 @@
 //! Frames in flight on the stand-in for the driver: in order, none with another's labels, and what happens where something fails.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use sapiens_stand_in_loader::inside;
 
@@ -285,8 +286,8 @@ fn stages_are_timed_and_launches_counted() {
     }
 }
 
-/// What two streams are for: the next frame's pixels are there before the labels of the one that is computed. The test's own thread may
-/// be late, but not each time.
+/// What two slots are for: nobody who submits a frame waits for the device, and the next frame's pixels are there before the labels of the
+/// one that is computed. The test's own thread may be late, but not each time.
 #[test]
 fn the_next_frame_comes_while_one_is_computed() {
     let _alone = alone();
@@ -294,13 +295,18 @@ fn the_next_frame_comes_while_one_is_computed() {
     labels_alone(&segmenter, 3);
     let mut output = Output::default();
     let overlaps = (0..5).any(|_| {
-        let submitted = [0, 1].map(|number| segmenter.submit(frame(number)).unwrap());
+        let frames = [frame(0), frame(1)];
+        let start = Instant::now();
+        let submitted = frames.map(|frame| segmenter.submit(frame).unwrap());
+        let submitting = start.elapsed();
         let [first, second] = submitted.map(|()| {
             segmenter.receive(&mut output).unwrap();
             output.timing.device.unwrap()
         });
         assert!(first.compute.end <= second.compute.begin, "they share memory: {first:?}, {second:?}");
-        second.upload.end < first.compute.end
+        // A card computes this network in less time than it takes to say what it shall do; the stand-in in far more.
+        let waited = submitting >= first.compute.end - first.compute.begin;
+        second.upload.end < first.compute.end && (!waited || sapiens_stand_in_loader::wants_card())
     });
     assert!(overlaps);
 }
