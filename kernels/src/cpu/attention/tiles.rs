@@ -38,7 +38,10 @@ impl Dots for Tiles {
         let simd = self.simd();
         // SAFETY: the caller's promise, of `vectorize` for the configuration.
         unsafe {
-            if let Some(factors) = factors {
+            // Mostly no query's largest score grew.
+            if let Some(factors) = factors
+                && (0..Self::ROWS).any(|r| *factors.add(r) != 1.0)
+            {
                 for r in 0..Self::ROWS {
                     let factor = simd.splat(*factors.add(r));
                     for w in 0..width {
