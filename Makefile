@@ -68,7 +68,8 @@ full-size:
 	$(CARGO_TEST) --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_agree
 
 full-size-all:
-	$(CARGO_TEST) --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture full_size_networks_of_every
+	$(CARGO_TEST) --workspace --locked --features $(FEATURES) --lib -- --ignored --nocapture \
+		full_size_networks_of_every full_size_networks_in_tiles
 
 loom: deps
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --target-dir target/loom -p gst-plugin-sapiensseg --no-default-features --lib loom

@@ -156,19 +156,32 @@ fn queries_keys_and_values_of_one_projection() {
 /// can tell from zero.
 #[test]
 fn growing_scores_are_rescaled() {
+    scaled_keys::<f32>(|token| token as f32 / 50.0);
+    scaled_keys::<bf16>(|token| token as f32 / 50.0);
+}
+
+#[test]
+fn scores_that_grow_no_more_are_not_rescaled() {
+    let first = |token| if token < 256 { 4.0 } else { 0.1 };
+    scaled_keys::<f32>(first);
+    scaled_keys::<bf16>(first);
+}
+
+/// With each token's keys times something of their own.
+fn scaled_keys<E: Element>(scale: impl Fn(usize) -> f32) {
     let shape = AttentionShape { tokens: 1100, heads: 1, kv_heads: 1, head_dim: 16 };
-    let mut operands = Operands::<f32>::new(shape, 1.0);
-    for (token, keys) in operands.k.1.chunks_exact_mut(16).enumerate() {
-        keys.iter_mut().for_each(|key| *key *= token as f32 / 50.0);
-    }
-    operands.k.0 = spread(&operands.k.1, 16);
+    let mut operands = Operands::<E>::new(shape, 1.0);
+    let scaled = operands.k.1.iter().enumerate().map(|(i, key)| E::from_f32(key * scale(i / 16)));
+    let scaled: Vec<E> = scaled.collect();
+    operands.k = (spread(&scaled, 16), scaled.iter().map(|key| key.to_f32()).collect());
     let expected = operands.expected(&operands.q.1, &operands.k.1);
     each_level(|level, threads| {
         let mut attention = Attention::new(level, shape, threads.count());
-        let actual = run::<f32, f32>(&mut attention, threads, shape, operands.input());
-        // Scores are up to 300 here, and their roundings with them.
-        for (a, e) in actual.iter().zip(&expected) {
-            assert!((a - e).abs() <= 3e-4, "{level}: {a}, not {e}");
+        let actual = run::<E, f32>(&mut attention, threads, shape, operands.input());
+        // Scores are up to 300 here, and their roundings with them. Pairs as in `assert_close`.
+        let tolerance = if E::IS_BF16 && level.multiplies_bf16() { 4e-3 } else { 3e-4 };
+        for (i, (a, e)) in actual.iter().zip(&expected).enumerate() {
+            assert!((a - e).abs() <= tolerance, "{level}, bf16 {}: {a} at {i}, not {e}", E::IS_BF16);
         }
     });
 }

@@ -242,9 +242,9 @@ fn results_are_the_same_for_every_number_of_threads() {
     }
 }
 
-/// What products are measured against does what it says at every level, those whose instructions are emulated included.
+/// What products are measured against comes to its end at every level, those whose instructions are emulated included.
 #[test]
-fn the_probe_multiplies() {
+fn the_probe_runs() {
     for level in sapiens_stand_in_amx::levels() {
         for bf16 in [false, true] {
             assert!(probe::run(level, bf16) > 1_000_000, "{level}");

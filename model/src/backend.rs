@@ -262,6 +262,11 @@ impl BackendRequest {
 
     fn kernels(self) -> Result<Backend> {
         let level = Level::detect().map_err(unavailable)?;
+        if Level::amx_was_refused() {
+            log::info!(
+                "the processor has AMX, but the system refuses this process its registers: {level} is used"
+            );
+        }
         let precision = match self.precision {
             Some(Precision::F16) => {
                 return Err(unavailable(

@@ -71,8 +71,14 @@ impl Configured {
     pub(super) fn new(_: Amx) -> Self {
         // SAFETY: the token proves that the tile registers may be used; the configuration is a valid one.
         unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE, options(nostack, readonly, preserves_flags))
-        };
+            asm!(
+                "ldtilecfg [{}]",
+                in(reg) &raw const WHOLE,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
         Self(PhantomData)
     }
 }
@@ -101,6 +107,7 @@ impl Drop for Configured {
 pub(super) unsafe fn multiply<const BANDS: usize, const VECTORS: usize>(operands: Operands) {
     const { assert!(BANDS >= 1 && BANDS <= 2 && VECTORS >= 1 && VECTORS <= 2) };
     let Operands { steps, a, a_row, a_band, a_step, b, b_unit, sums, sums_row, first } = operands;
+    debug_assert!(steps > 0);
     // SAFETY: the caller's promise.
     unsafe {
         asm!(

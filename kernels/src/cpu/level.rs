@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The environment variable that lowers the level.
 pub const VARIABLE: &str = "SAPIENS_CPU";
@@ -75,6 +76,9 @@ pub enum Level {
 /// Names as [`VARIABLE`] takes them, best first.
 const NAMES: [&str; 5] = ["amx", "avx512bf16", "avx512", "avx2", "scalar"];
 
+/// See [`Level::amx_was_refused`].
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
 impl Level {
     /// The best level of this machine, or a lower one if [`VARIABLE`] names one. It can't be raised.
     ///
@@ -101,12 +105,17 @@ impl Level {
             .iter()
             .position(|known| known.eq_ignore_ascii_case(name))
             .ok_or_else(|| UnknownLevel(name.to_owned()))?;
-        let found = Self::all_available().into_iter().find(|level| level.rank() >= rank);
-        Ok(found.unwrap_or(Self::Scalar(Scalar)))
+        Ok(Self::available(rank)[0])
     }
 
     /// Every level of this machine, best first. Tests loop over them, and print those of [`Level::names`] that they skip.
     pub fn all_available() -> Vec<Self> {
+        Self::available(0)
+    }
+
+    /// Those from a rank on. Linux is asked for the tile registers only where they are wanted: what it grants stays granted to the
+    /// process, and signals then need larger stacks.
+    fn available(rank: usize) -> Vec<Self> {
         let mut levels = Vec::with_capacity(NAMES.len());
         #[cfg(target_arch = "x86_64")]
         {
@@ -119,7 +128,7 @@ impl Level {
                 && is_x86_feature_detected!("avx512dq");
             let pairs = avx512 && is_x86_feature_detected!("avx512bf16");
             #[cfg(target_os = "linux")]
-            if pairs && amx::present() && amx::request_tiles() {
+            if pairs && rank == 0 && amx::present() && amx::request_tiles() {
                 levels.push(Self::Amx(Amx(())));
             }
             if pairs {
@@ -133,7 +142,14 @@ impl Level {
             }
         }
         levels.push(Self::Scalar(Scalar));
+        levels.retain(|level| level.rank() >= rank);
         levels
+    }
+
+    /// Whether there is an AMX unit for which Linux refused this process the registers: it is older than 5.16, a filter of system calls forbids
+    /// it, or a thread has a stack for signals that is too small.
+    pub fn amx_was_refused() -> bool {
+        REFUSED.load(Ordering::Relaxed)
     }
 
     /// The level with AMX on a machine that has everything else that level needs, for tests.
@@ -224,7 +240,10 @@ mod amx {
     /// Asks Linux for the tile registers, which a process may use only after asking.
     pub(super) fn request_tiles() -> bool {
         // SAFETY: this request only changes what the process may use; its arguments are numbers.
-        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+        let refused =
+            unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) != 0 };
+        super::REFUSED.store(refused, std::sync::atomic::Ordering::Relaxed);
+        !refused
     }
 }
 

@@ -95,7 +95,8 @@ pub(super) trait Dots: Copy + Send + Sync + 'static {
     const ROWS: usize;
     /// Queries of a block: each panel of keys is read from the second-level cache once for so many.
     const QUERIES: usize;
-    /// Keys whose scores exist at a time. With the queries they fill three quarters of a small first-level cache.
+    /// Keys whose scores exist at a time: with the queries they fill three quarters of a small first-level cache, or two thirds of
+    /// that of a processor with AMX.
     const KEYS: usize;
 
     /// Units of a row of so many values.

@@ -36,13 +36,12 @@ impl Dots for Tiles {
         const { assert!(LANES == amx::SIDE && Avx512::WIDTH.is_multiple_of(2)) };
         let Tile { steps, a, a_stride, b, b_stride, sums, sums_stride, factors } = tile;
         let simd = self.simd();
+        debug_assert!(steps.is_multiple_of(Self::STEP));
         // SAFETY: the caller's promise, of `vectorize` for the configuration.
         unsafe {
-            // Mostly no query's largest score grew.
-            if let Some(factors) = factors
-                && (0..Self::ROWS).any(|r| *factors.add(r) != 1.0)
-            {
-                for r in 0..Self::ROWS {
+            if let Some(factors) = factors {
+                // Of most queries the largest score didn't grow.
+                for r in (0..Self::ROWS).filter(|&r| *factors.add(r) != 1.0) {
                     let factor = simd.splat(*factors.add(r));
                     for w in 0..width {
                         let sums = sums.add(r * sums_stride + w * LANES);

@@ -130,6 +130,7 @@ unsafe fn in_tiles(height: usize, tile: Tile) {
     const UNIT: usize = size_of::<u32>();
     let Tile { steps, a, b, sums, first } = tile;
     let columns = 2 * amx::SIDE * UNIT;
+    debug_assert!(steps.is_multiple_of(amx::DEPTH));
     let operands = amx::Operands {
         steps: steps / amx::DEPTH,
         a: a.cast(),

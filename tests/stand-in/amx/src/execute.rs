@@ -116,7 +116,9 @@ impl Registers {
         for (sums, a) in self.tiles[sums][..rows].iter_mut().zip(&a) {
             // SAFETY: where the level with AMX is tested there is AVX2 with FMA.
             unsafe { row(&mut sums[..width / 4], &a[..b_rows], &values) };
+            sums[width / 4..].fill(0);
         }
+        self.tiles[sums][rows..].fill([0; LANES]);
         Ok(())
     }
 }
@@ -200,9 +202,9 @@ mod tests {
                 assert_eq!(f32::from_bits(registers.tiles[0][m][n]), 10.0 + products, "{m}, {n}");
             }
         }
-        // What lies outside isn't touched.
-        assert_eq!(registers.tiles[0][3][0], 10.0f32.to_bits());
-        assert_eq!(registers.tiles[0][0][5], 10.0f32.to_bits());
+        // What lies outside is zero.
+        assert_eq!(registers.tiles[0][3], [0; LANES]);
+        assert_eq!(registers.tiles[0][0][5..], [0; LANES - 5]);
     }
 
     #[test]

@@ -19,12 +19,18 @@ use sapiens_kernels::cpu::Level;
 pub fn levels() -> Vec<Level> {
     #[allow(unused_mut, reason = "there is nothing to add elsewhere")]
     let mut levels = Level::all_available();
+    // A processor whose unit the system refuses may execute part of its instructions.
+    if Level::amx_was_refused() {
+        eprintln!("skipped: amx, which the system refuses");
+        return levels;
+    }
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if !matches!(levels[0], Level::Amx(_)) {
         signal::install();
         // SAFETY: it was just installed, for all threads.
-        if let Some(level) = unsafe { Level::with_emulated_amx() } {
-            levels.insert(0, level);
+        match unsafe { Level::with_emulated_amx() } {
+            Some(level) => levels.insert(0, level),
+            None => eprintln!("skipped: amx, which takes AVX512_BF16 besides"),
         }
     }
     levels

@@ -51,9 +51,19 @@ pub fn install() {
     });
 }
 
-extern "C" fn refused(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the system hands over the thread's registers.
-    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+extern "C" fn refused(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the system hands over why it comes, and the thread's registers.
+    let (code, registers) =
+        unsafe { ((*info).si_code, &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs) };
+    // Sent by somebody, and not for an instruction.
+    if code <= 0 {
+        // SAFETY: the default, for the same signal once more.
+        unsafe {
+            libc::signal(libc::SIGILL, libc::SIG_DFL);
+            libc::raise(libc::SIGILL);
+        }
+        return;
+    }
     let mut at = registers[libc::REG_RIP as usize] as *const u8;
     let first = at;
     loop {
