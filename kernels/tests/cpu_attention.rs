@@ -1,14 +1,17 @@
 //! Attention at every level of this CPU against the naive one. Outputs are full of NaN before, what lies behind them must
 //! be as it was, and what lies between the rows of an operand is NaN.
 
+#[path = "support/levels.rs"]
+mod levels;
 mod support;
 
 use half::bf16;
+use levels::each_level;
 use sapiens_kernels::cpu::{
     Attention, AttentionInput, AttentionShape, Element, Heads, Level, QkNorm, Rotary, Threads,
 };
 use sapiens_kernels::reference;
-use support::{each_level, generated, stored, written};
+use support::{generated, stored, written};
 
 /// NaN between two tokens of an operand.
 const GAP: usize = 5;

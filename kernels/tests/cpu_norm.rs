@@ -1,12 +1,15 @@
 //! LayerNorm and RMSNorm at every level of this CPU against the naive ones. Outputs are full of NaN before, and what lies
 //! behind them must be as it was.
 
+#[path = "support/levels.rs"]
+mod levels;
 mod support;
 
 use half::bf16;
+use levels::each_level;
 use sapiens_kernels::cpu::{Element, layer_norm, rms_norm};
 use sapiens_kernels::reference;
-use support::{each_level, generated, stored, written};
+use support::{generated, stored, written};
 
 /// Float32 sums over a row, in some dozens of parts, and as many roundings per value as there are steps; an output in
 /// bfloat16 is rounded once more, to 8 bits.

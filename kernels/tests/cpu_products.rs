@@ -4,16 +4,19 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+#[path = "support/levels.rs"]
+mod levels;
 mod support;
 
 use half::bf16;
+use levels::each_level;
 use sapiens_kernels::cpu::product::{
     ConvTranspose, Epilogue, Moments, PATCH, Then, Weights, Workspace, conv_transpose, norm_silu, patch_rows,
     pixel_patches, product, product_norm_silu,
 };
 use sapiens_kernels::cpu::{Element, Level, Threads, probe};
 use sapiens_kernels::{ImageRef, reference};
-use support::{each_level, generated};
+use support::generated;
 
 /// Values after an output that nobody may touch.
 const GUARD: usize = 64;

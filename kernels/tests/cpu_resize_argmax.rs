@@ -1,12 +1,15 @@
 //! Labels from logits of pixels at every level of this CPU: against the naive twin, which they must equal but where the
 //! two best classes are nearer to each other than the blend's rounding; most of them do there too.
 
+#[path = "support/levels.rs"]
+mod levels;
 mod support;
 
 use half::bf16;
+use levels::each_level;
 use sapiens_kernels::cpu::{Element, Level, PixelLogits, ResizeArgmax, Threads};
 use sapiens_kernels::{LabelWindow, reference};
-use support::{Tensors, each_level, generated, hash_image};
+use support::{Tensors, generated, hash_image};
 
 const GARBAGE: u8 = 0xA5;
 const GUARD: usize = 64;

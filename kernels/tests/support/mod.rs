@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use safetensors::{Dtype, SafeTensors};
-use sapiens_kernels::cpu::{Element, Level, Threads};
+use sapiens_kernels::cpu::Element;
 use sapiens_kernels::reference;
 
 /// The tensors of one file, in float32 or bytes, with their shapes.
@@ -133,19 +133,6 @@ pub fn difference(actual: &[f32], expected: &[f32]) -> (f64, f64) {
         sum += difference;
     }
     (max, sum / actual.len() as f64)
-}
-
-/// Runs a check at every level, with one thread and with more threads than there are processors, and says what it skips.
-pub fn each_level(mut check: impl FnMut(Level, &mut Threads)) {
-    let levels = sapiens_stand_in_amx::levels();
-    for name in Level::names().filter(|name| levels.iter().all(|level| level.name() != *name)) {
-        eprintln!("skipped: {name}, which this machine or this crate doesn't have");
-    }
-    for level in levels {
-        for count in [1, 3] {
-            check(level, &mut Threads::new(count).unwrap());
-        }
-    }
 }
 
 /// `len` generated values and the same in float32: the type holds them exactly.
