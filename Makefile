@@ -21,7 +21,7 @@ help:
 	@echo "make test       everything that CI runs: format, lints, tests, full-size networks, documentation"
 	@echo "make check      the same without the full-size networks and the thread models (some minutes less)"
 	@echo "make full-size  0.3b and sapiens2-0.4b at 1024 x 768 against the authors' numbers (3 GB of memory)"
-	@echo "make full-size-all   the kernels at every published size (half an hour, 14 GB of memory)"
+	@echo "make full-size-all   the kernels at every published size (an hour, 14 GB of memory)"
 	@echo "make loom       every interleaving of the threads that meet in the element's queue"
 	@echo "make ptx        the CUDA kernels' PTX, anew, after a change to kernels/cuda (no GPU needed)"
 	@echo "make cuda-check   that PTX against its sources, and what the kernels need on every generation of cards"
