@@ -31,7 +31,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new(packing: Packing) -> Self {
         let Packing { head_dim, width, panel, step, queries, keys } = packing;
-        // No unit is smaller than a value.
+        // A row has at most as many units as values.
         let row = head_dim.next_multiple_of(step);
         Self {
             queries: Aligned::zeros(queries * row),

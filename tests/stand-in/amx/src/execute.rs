@@ -115,8 +115,14 @@ impl Registers {
             to.as_chunks_mut().0.iter_mut().zip(from).for_each(|(to, &pair)| *to = half_values(pair));
         }
         for (sums, a) in self.tiles[sums][..rows].iter_mut().zip(&a) {
-            // SAFETY: where the level with AMX is tested there is AVX-512.
-            unsafe { row(&mut sums[..width / 4], &a[..b_rows], &values) };
+            let (some, a) = (&mut sums[..width / 4], &a[..b_rows]);
+            // The level with AMX is tested where there is AVX-512; this crate's own tests run anywhere.
+            if is_x86_feature_detected!("avx512f") {
+                // SAFETY: just detected.
+                unsafe { row_in_vectors(some, a, &values) };
+            } else {
+                row(some, a, &values);
+            }
             sums[width / 4..].fill(0);
         }
         self.tiles[sums][rows..].fill([0; LANES]);
@@ -129,8 +135,14 @@ fn half_values(pair: u32) -> [f32; 2] {
     [pair << 16, pair & 0xffff_0000].map(|bits| flushed(f32::from_bits(bits)))
 }
 
+/// As [`row`].
+#[target_feature(enable = "avx512f")]
+fn row_in_vectors(sums: &mut [u32], a: &[u32], b: &[[f32; 2 * LANES]; ROWS]) {
+    row(sums, a, b);
+}
+
 /// One row of sums.
-#[target_feature(enable = "avx512f,avx2,fma")]
+#[inline(always)]
 fn row(sums: &mut [u32], a: &[u32], b: &[[f32; 2 * LANES]; ROWS]) {
     // Even and odd ones in turn, in one loop without branches: compilers make vectors of that.
     let mut products = [0.0f32; 2 * LANES];

@@ -2,8 +2,7 @@
 //! is decoded and done here, one instruction at a time, as Intel's manual (volume 2, "Tile" instructions; volume 1,
 //! "Programming with AMX") defines it. What that manual forbids ends the process with a word about it.
 //!
-//! A signal for each instruction takes about as long as ten thousand of the instructions that it stands for: it says what
-//! is right, never what is fast.
+//! A signal for every few instructions takes thousands of times as long as they would: this says what is right, never what is fast.
 #![allow(unsafe_code)]
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
