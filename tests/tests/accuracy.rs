@@ -106,7 +106,7 @@ fn check(name: &str, results: &[(Backend, Score, f64)], mean_iou: f64, backgroun
 #[test]
 fn unseen_figures_are_labelled() {
     let results = compare((0..500).map(|index| picture(index, Kinds::Training, shape(index))));
-    check("kinds that training has", &results, 0.46, 0.945, 0.13);
+    check("kinds that training has", &results, 0.47, 0.945, 0.125);
 }
 
 #[test]
