@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use sapiens_kernels::Filter;
 use sapiens_kernels::cuda::attention::{Attention, QkvShape};
 use sapiens_kernels::cuda::cut_out::{CutOut, Shown};
+use sapiens_kernels::cuda::finish::Finish;
 use sapiens_kernels::cuda::frame::{Frame, Patches, Plane, PlaneMut, ResizeTables};
 use sapiens_kernels::cuda::generate::{Generate, Uniform};
 use sapiens_kernels::cuda::norm::Norm;
@@ -40,7 +41,7 @@ fn cut_out(stream: &Stream) -> Result<Vec<u8>, CudaError> {
     Ok(result)
 }
 
-/// A bit of everything: three kernels in two streams, one after the other, and those beside the network.
+/// A bit of everything: four kernels in two streams, one after the other, and those beside the network.
 fn work() -> Result<Vec<u16>, CudaError> {
     let gpu = Gpu::open(1)?;
     let (stream, other) = (Stream::new(&gpu)?, Stream::new(&gpu)?);
@@ -66,6 +67,8 @@ fn work() -> Result<Vec<u16>, CudaError> {
     let mut qkv = Buffer::new(&gpu, 5 * 48)?;
     let out = Out { values: qkv.slice_mut(..), stride: 48 };
     products.product(&stream, rows, linear, Then::Store(out))?;
+    let out = Out { values: qkv.slice_mut(..), stride: 48 };
+    Finish::new(&gpu, Precision::F16)?.gelu_in_place(&stream, out, [5, 48], None)?;
     let event = Event::new(&gpu, false)?;
     event.record(&stream)?;
     other.wait(&event)?;
@@ -128,8 +131,11 @@ fn what_cannot_be_had_is_named() {
     assert!(Buffer::<f32>::new(gpu, 0).unwrap().is_empty());
 
     for gpu in gpus.iter().filter(|gpu| gpu.properties().capability.major < 8) {
-        let error = Products::new(gpu, Precision::Bf16).unwrap_err();
-        assert!(error.to_string().contains("bfloat16 needs compute capability 8.0"), "{error}");
+        let products = Products::new(gpu, Precision::Bf16).map(drop);
+        let finish = Finish::new(gpu, Precision::Bf16).map(drop);
+        for error in [products, finish].map(Result::unwrap_err) {
+            assert!(error.to_string().contains("bfloat16 needs compute capability 8.0"), "{error}");
+        }
     }
 }
 

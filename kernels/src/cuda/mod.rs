@@ -14,6 +14,7 @@ pub mod attention;
 pub mod cut_out;
 mod driver;
 mod error;
+pub mod finish;
 pub mod foreign;
 pub mod frame;
 pub mod generate;

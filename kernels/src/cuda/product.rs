@@ -74,16 +74,16 @@ pub struct Out<'a, T> {
 }
 
 impl<T: Plain> Out<'_, T> {
-    fn anything(&self, stream: &Stream) -> Destination {
+    pub(super) fn anything(&self, stream: &Stream) -> Destination {
         Destination { pointer: self.values.at(stream), len: self.values.len(), stride: self.stride }
     }
 }
 
 /// An [`Out`] of any type.
-struct Destination {
-    pointer: u64,
-    len: usize,
-    stride: usize,
+pub(super) struct Destination {
+    pub(super) pointer: u64,
+    pub(super) len: usize,
+    pub(super) stride: usize,
 }
 
 /// A matrix or a map with channels last: rows of `depth` values, `stride` apart.
