@@ -1,5 +1,5 @@
-// What product.cu does with its sums, for products that are already stored as 16-bit values: bias, GELU, SwiGLU, LayerScale and
-// residual; or the moments that an InstanceNorm needs.
+// What product.cu does with its sums, for products that are already stored as 16-bit values: GELU, SwiGLU, LayerScale and residual,
+// each after a bias; or the moments that an InstanceNorm needs.
 //
 // All of it waits for memory, so a thread starts all its loads before it needs the first value.
 #include "activation.cuh"
@@ -19,8 +19,7 @@ struct Finish {
     u32 unused;
 };
 
-// As in product.cu. Anything else is stored with its bias (0 on the host).
-constexpr u32 THEN_GELU = 1;
+// As in product.cu. Anything else goes through GELU in its exact form (1 on the host).
 constexpr u32 THEN_SWIGLU = 2;
 constexpr u32 THEN_ADD = 3;
 
@@ -75,7 +74,7 @@ DEVICE void finish(const Finish &p) {
             } else if (p.then == THEN_SWIGLU) {
                 store(static_cast<u16 *>(p.out) + row + column / 2, T::pair(silu(x.x) * x.y, silu(x.z) * x.w));
             } else {
-                if (p.then == THEN_GELU) x = FourFloats{gelu(x.x), gelu(x.y), gelu(x.z), gelu(x.w)};
+                x = FourFloats{gelu(x.x), gelu(x.y), gelu(x.z), gelu(x.w)};
                 store(static_cast<u16 *>(p.out) + row + column, Two{T::pair(x.x, x.y), T::pair(x.z, x.w)});
             }
         }

@@ -46,7 +46,9 @@ fn work() -> Result<Vec<u16>, CudaError> {
     let gpu = Gpu::open(1)?;
     let (stream, other) = (Stream::new(&gpu)?, Stream::new(&gpu)?);
     let cut: Vec<u16> = cut_out(&stream)?.into_iter().map(u16::from).collect();
-    let (norm, products) = (Norm::new(&gpu, Precision::F16)?, Products::new(&gpu, Precision::F16)?);
+    let norm = Norm::new(&gpu, Precision::F16)?;
+    let products = Products::new(&gpu, Precision::F16)?.with_cublaslt(&gpu)?;
+    let mut room = products.cublaslt().map(|cublaslt| cublaslt.room(48)).transpose()?;
     let attention = Attention::new(&gpu, Precision::F16, 16)?;
     let shape = QkvShape { tokens: 5, heads: 1, kv_heads: 1, head_dim: 16, head_stride: 16 };
     let (mut x, mut weight) = (Buffer::new(&gpu, 5 * 16)?, Buffer::new(&gpu, 16)?);
@@ -66,7 +68,7 @@ fn work() -> Result<Vec<u16>, CudaError> {
     let linear = Linear { weights: weights.slice(..), bias: None, columns: 48 };
     let mut qkv = Buffer::new(&gpu, 5 * 48)?;
     let out = Out { values: qkv.slice_mut(..), stride: 48 };
-    products.product(&stream, rows, linear, Then::Store(out))?;
+    products.product(&stream, rows, linear, Then::Store(out), room.as_mut())?;
     let out = Out { values: qkv.slice_mut(..), stride: 48 };
     Finish::new(&gpu, Precision::F16)?.gelu_in_place(&stream, out, [5, 48], None)?;
     let event = Event::new(&gpu, false)?;
@@ -86,6 +88,7 @@ fn every_call_may_fail() {
         return;
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    sapiens_stand_in_loader::open_cublaslt();
     drop(gpu::all());
     let expected = work().unwrap();
     let nothing = left_over();
@@ -151,7 +154,7 @@ fn weights_that_are_too_few_are_a_bug() {
     let rows = Rows { values: x.slice(..), rows: 1, depth: 8, stride: 8 };
     let linear = Linear { weights: weights.slice(..), bias: None, columns: 16 };
     let out = Out { values: out.slice_mut(..), stride: 16 };
-    let _ = products.product(&stream, rows, linear, Then::Store(out));
+    let _ = products.product(&stream, rows, linear, Then::Store(out), None);
 }
 
 #[test]

@@ -53,7 +53,6 @@ struct MomentArguments {
 /// What is done, as `cuda/finish.cu` numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    Store = 0,
     Gelu = 1,
     SwiGlu = 2,
     Add = 3,
@@ -102,24 +101,9 @@ impl Finish {
         size: [usize; 2],
         bias: Option<Slice<'_, f32>>,
     ) -> Result<(), CudaError> {
-        self.in_place(stream, values, size, bias, Then::Gelu)
-    }
-
-    /// Values `[rows, columns]` plus a bias `[columns]`, where they are.
-    ///
-    /// # Errors
-    /// If it can't be queued.
-    ///
-    /// # Panics
-    /// As [`gelu_in_place`](Self::gelu_in_place) does.
-    pub fn bias_in_place(
-        &self,
-        stream: &Stream,
-        values: Out<'_, u16>,
-        size: [usize; 2],
-        bias: Slice<'_, f32>,
-    ) -> Result<(), CudaError> {
-        self.in_place(stream, values, size, Some(bias), Then::Store)
+        let out = values.anything(stream);
+        let source = Source { address: out.pointer, stride: out.stride, size, bias, scale: None };
+        self.run(stream, source, out, Then::Gelu)
     }
 
     /// `raw` `[rows, columns]` plus a bias `[columns]` if there is one; then the first of every two neighbouring columns through SiLU,
@@ -197,19 +181,6 @@ impl Finish {
         let grid = [rows.div_ceil(Self::MOMENT_ROWS), columns.div_ceil(MOMENT_COLUMNS), 1].map(number);
         // SAFETY: the struct is the kernel's, and all that it names was measured above.
         unsafe { stream.launch(&self.moments, grid, &arguments) }
-    }
-
-    fn in_place(
-        &self,
-        stream: &Stream,
-        values: Out<'_, u16>,
-        size: [usize; 2],
-        bias: Option<Slice<'_, f32>>,
-        then: Then,
-    ) -> Result<(), CudaError> {
-        let out = values.anything(stream);
-        let source = Source { address: out.pointer, stride: out.stride, size, bias, scale: None };
-        self.run(stream, source, out, then)
     }
 
     /// What all of them have in common. The source was measured, columns too, or is `out`.

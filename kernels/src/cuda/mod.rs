@@ -11,6 +11,7 @@
 #![allow(unsafe_code)] // Calls of the driver.
 
 pub mod attention;
+pub mod cublaslt;
 pub mod cut_out;
 mod driver;
 mod error;
