@@ -1,6 +1,6 @@
 // InstanceNorm without weights, and SiLU: from the moments that a product leaves beside its results to statistics of each
 // channel, and those applied in place.
-#include "device.cuh"
+#include "activation.cuh"
 
 struct Statistics {
     // `[phases * blocks, 2, columns]`: see product.cu.
@@ -65,8 +65,6 @@ DEVICE void statistics(const Statistics &p) {
 }
 
 constexpr u32 APPLY_THREADS = 256;
-
-DEVICE f32 silu(f32 x) { return x * reciprocal_fast(1.0f + exp2_fast(-1.44269504f * x)); }
 
 // Eight neighbouring channels a thread.
 template <class T>

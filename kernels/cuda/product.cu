@@ -7,7 +7,7 @@
 // The same kernel is ConvTranspose2d with kernel 4, stride 2 and padding 1: each of four phases (even or odd rows and
 // columns of the result) is a product of depth 4 * channels, whose row for a pixel is four pixels of the input side by
 // side. They are gathered while they are copied; what lies outside of the image is zero.
-#include "device.cuh"
+#include "activation.cuh"
 
 struct Product {
     // Rows of `depth` values, `a_stride` apart; for a ConvTranspose `[height, width, channels]`.
@@ -95,9 +95,6 @@ struct Deconv {
         return u64(2 * y + (phase() >> 1)) * (2 * p.width) + 2 * x + (phase() & 1);
     }
 };
-
-DEVICE f32 gelu(f32 x) { return 0.5f * x * (1.0f + error_function(x * 0.70710678f)); }
-DEVICE f32 silu(f32 x) { return x * reciprocal_fast(1.0f + exp2_fast(-1.44269504f * x)); }
 
 template <class T, class Source, u32 BM, u32 BN, u32 WM, u32 WN, u32 STAGES, u32 DEPTH>
 struct Tile {

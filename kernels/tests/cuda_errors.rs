@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use sapiens_kernels::Filter;
 use sapiens_kernels::cuda::attention::{Attention, QkvShape};
 use sapiens_kernels::cuda::cut_out::{CutOut, Shown};
+use sapiens_kernels::cuda::finish::Finish;
 use sapiens_kernels::cuda::frame::{Frame, Patches, Plane, PlaneMut, ResizeTables};
 use sapiens_kernels::cuda::generate::{Generate, Uniform};
 use sapiens_kernels::cuda::norm::Norm;
@@ -40,12 +41,14 @@ fn cut_out(stream: &Stream) -> Result<Vec<u8>, CudaError> {
     Ok(result)
 }
 
-/// A bit of everything: three kernels in two streams, one after the other, and those beside the network.
+/// A bit of everything: four kernels in two streams, one after the other, and those beside the network.
 fn work() -> Result<Vec<u16>, CudaError> {
     let gpu = Gpu::open(1)?;
     let (stream, other) = (Stream::new(&gpu)?, Stream::new(&gpu)?);
     let cut: Vec<u16> = cut_out(&stream)?.into_iter().map(u16::from).collect();
-    let (norm, products) = (Norm::new(&gpu, Precision::F16)?, Products::new(&gpu, Precision::F16)?);
+    let norm = Norm::new(&gpu, Precision::F16)?;
+    let products = Products::new(&gpu, Precision::F16)?.with_cublaslt(&gpu)?;
+    let mut room = products.cublaslt().map(|cublaslt| cublaslt.room(48)).transpose()?;
     let attention = Attention::new(&gpu, Precision::F16, 16)?;
     let shape = QkvShape { tokens: 5, heads: 1, kv_heads: 1, head_dim: 16, head_stride: 16 };
     let (mut x, mut weight) = (Buffer::new(&gpu, 5 * 16)?, Buffer::new(&gpu, 16)?);
@@ -65,7 +68,9 @@ fn work() -> Result<Vec<u16>, CudaError> {
     let linear = Linear { weights: weights.slice(..), bias: None, columns: 48 };
     let mut qkv = Buffer::new(&gpu, 5 * 48)?;
     let out = Out { values: qkv.slice_mut(..), stride: 48 };
-    products.product(&stream, rows, linear, Then::Store(out))?;
+    products.product(&stream, rows, linear, Then::Store(out), room.as_mut())?;
+    let out = Out { values: qkv.slice_mut(..), stride: 48 };
+    Finish::new(&gpu, Precision::F16)?.gelu_in_place(&stream, out, [5, 48], None)?;
     let event = Event::new(&gpu, false)?;
     event.record(&stream)?;
     other.wait(&event)?;
@@ -83,6 +88,7 @@ fn every_call_may_fail() {
         return;
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    sapiens_stand_in_loader::open_cublaslt();
     drop(gpu::all());
     let expected = work().unwrap();
     let nothing = left_over();
@@ -128,8 +134,11 @@ fn what_cannot_be_had_is_named() {
     assert!(Buffer::<f32>::new(gpu, 0).unwrap().is_empty());
 
     for gpu in gpus.iter().filter(|gpu| gpu.properties().capability.major < 8) {
-        let error = Products::new(gpu, Precision::Bf16).unwrap_err();
-        assert!(error.to_string().contains("bfloat16 needs compute capability 8.0"), "{error}");
+        let products = Products::new(gpu, Precision::Bf16).map(drop);
+        let finish = Finish::new(gpu, Precision::Bf16).map(drop);
+        for error in [products, finish].map(Result::unwrap_err) {
+            assert!(error.to_string().contains("bfloat16 needs compute capability 8.0"), "{error}");
+        }
     }
 }
 
@@ -145,7 +154,7 @@ fn weights_that_are_too_few_are_a_bug() {
     let rows = Rows { values: x.slice(..), rows: 1, depth: 8, stride: 8 };
     let linear = Linear { weights: weights.slice(..), bias: None, columns: 16 };
     let out = Out { values: out.slice_mut(..), stride: 16 };
-    let _ = products.product(&stream, rows, linear, Then::Store(out));
+    let _ = products.product(&stream, rows, linear, Then::Store(out), None);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Products and ConvTransposes on the GPU against the naive ones: every tile, every precision, everything that can follow, at sizes
-//! around and far from those of tiles. Outputs are no numbers before.
+//! around and far from those of tiles; and products by cuBLASLt, where there is one. Outputs are no numbers before.
 
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, reason = "test code")]
@@ -7,7 +7,7 @@
 mod support;
 
 use sapiens_kernels::cuda::product::{Linear, Map, MomentBlocks, Out, Products, Rows, Then, deconv_weights};
-use sapiens_kernels::cuda::{Buffer, Precision, Stream};
+use sapiens_kernels::cuda::{Buffer, CudaError, Precision, Stream};
 use sapiens_kernels::reference;
 use support::gpu;
 
@@ -24,6 +24,20 @@ fn with_every_tile(mut check: impl FnMut(&Stream, &Products, &str)) {
             check(stream, &only, &format!("{capability}, {precision:?}, {tile:?}"));
         }
     });
+}
+
+/// A device's products by cuBLASLt, or None where there is none: on a card whose machine lacks it.
+fn with_cublaslt(stream: &Stream, precision: Precision) -> Option<Products> {
+    sapiens_stand_in_loader::open_cublaslt();
+    match Products::new(stream.gpu(), precision).unwrap().with_cublaslt(stream.gpu()) {
+        Err(error @ (CudaError::NoCublasLt { .. } | CudaError::CublasLtVersion { .. }))
+            if sapiens_stand_in_loader::wants_card() =>
+        {
+            eprintln!("skipped: {error}");
+            None
+        }
+        products => Some(products.unwrap()),
+    }
 }
 
 /// Each value within the rounding of its sum and of its stored form; `slope` is how much what follows stretches errors.
@@ -97,21 +111,32 @@ fn check_product(
     size @ [rows, columns, depth]: [usize; 3],
 ) {
     let precision = products.precision();
+    let mut room = products.cublaslt().map(|cublaslt| cublaslt.room(rows * columns).unwrap());
     let operands = Operands::new(stream, precision, size);
     let magnitude = magnitudes(&operands.exact, &operands.exact_weights, depth);
     let bias = gpu::upload(stream, &operands.bias);
     let linear = |bias| Linear { weights: operands.weights.slice(..), bias, columns };
     let biased = linear(Some(bias.slice(..)));
     let what = |then: &str| format!("{what}, {rows} x {columns} x {depth}, {then}");
-    let plain = operands.naive(true);
+    let (plain, raw) = (operands.naive(true), operands.naive(false));
+    // By cuBLASLt a bias is rounded before it is added, or the product before anything follows it.
+    let sixteen_bits =
+        if room.is_some() { gpu::rounding(precision) / gpu::sum_error(precision) } else { 0.0 };
+    let stages = raw.iter().zip(operands.bias.iter().cycle()).map(|(x, bias)| x.abs() + bias.abs());
+    let coarse: Vec<f32> =
+        magnitude.iter().zip(stages).map(|(magnitude, size)| magnitude + sixteen_bits * size).collect();
 
     let mut stored = gpu::poisoned(stream, rows * columns);
-    products.product(stream, operands.rows(), biased, Then::Store(out(&mut stored, columns))).unwrap();
+    products
+        .product(stream, operands.rows(), biased, Then::Store(out(&mut stored, columns)), room.as_mut())
+        .unwrap();
     let actual = gpu::download_stored(stream, precision, &stored);
-    assert_close(&what("store"), precision, true, 1.0, &actual, &plain, &magnitude);
+    assert_close(&what("store"), precision, true, 1.0, &actual, &plain, &coarse);
 
     let mut wide = gpu::poisoned(stream, rows * columns);
-    products.product(stream, operands.rows(), biased, Then::StoreF32(out(&mut wide, columns))).unwrap();
+    products
+        .product(stream, operands.rows(), biased, Then::StoreF32(out(&mut wide, columns)), room.as_mut())
+        .unwrap();
     assert_close(
         &what("store f32"),
         precision,
@@ -123,15 +148,19 @@ fn check_product(
     );
 
     let mut stored = gpu::poisoned(stream, rows * columns);
-    products.product(stream, operands.rows(), biased, Then::Gelu(out(&mut stored, columns))).unwrap();
+    products
+        .product(stream, operands.rows(), biased, Then::Gelu(out(&mut stored, columns)), room.as_mut())
+        .unwrap();
     let mut expected = plain.clone();
     reference::gelu(&mut expected);
     let actual = gpu::download_stored(stream, precision, &stored);
     // GELU's slope is at most 1.13.
-    assert_close(&what("gelu"), precision, true, 1.2, &actual, &expected, &magnitude);
+    assert_close(&what("gelu"), precision, true, 1.2, &actual, &expected, &coarse);
 
     let mut stored = gpu::poisoned(stream, rows * columns / 2);
-    products.product(stream, operands.rows(), biased, Then::SwiGlu(out(&mut stored, columns / 2))).unwrap();
+    products
+        .product(stream, operands.rows(), biased, Then::SwiGlu(out(&mut stored, columns / 2)), room.as_mut())
+        .unwrap();
     let halves = |x: &[f32]| -> Vec<f32> {
         let rows = x.chunks_exact(columns);
         rows.flat_map(|row| row.iter().step_by(2).chain(row.iter().skip(1).step_by(2)).copied()).collect()
@@ -140,7 +169,7 @@ fn check_product(
     // Of a product, each factor's error is stretched by the other.
     let slopes: Vec<f32> = plain
         .chunks_exact(2)
-        .zip(magnitude.chunks_exact(2))
+        .zip(coarse.chunks_exact(2))
         .map(|(x, m)| m[0] * x[1].abs() * 1.2 + m[1] * x[0].abs() + gpu::sum_error(precision) * m[0] * m[1])
         .collect();
     let actual = gpu::download_stored(stream, precision, &stored);
@@ -151,22 +180,24 @@ fn check_product(
         let scales = support::generated("gamma", &[columns], 6);
         let (mut sum, scale) = (gpu::upload(stream, &before), gpu::upload(stream, &scales));
         let then = Then::Add(out(&mut sum, columns), scaled.then(|| scale.slice(..)));
-        products.product(stream, operands.rows(), biased, then).unwrap();
+        products.product(stream, operands.rows(), biased, then, room.as_mut()).unwrap();
         let mut expected = before.clone();
         reference::scale_residual(&mut expected, &plain, scaled.then_some(&scales[..]));
         let actual = gpu::download(stream, &sum);
-        assert_close(&what("add"), precision, false, 2.0, &actual, &expected, &magnitude);
+        let magnitude = if scaled { &coarse } else { &magnitude };
+        assert_close(&what("add"), precision, false, 2.0, &actual, &expected, magnitude);
     }
 
     let mut stored = gpu::poisoned(stream, rows * columns);
     let blocks = products.moments(rows, columns);
     let mut moments = gpu::poisoned(stream, blocks.len());
     let then = Then::Moments(out(&mut stored, columns), moments.slice_mut(..));
-    products.product(stream, operands.rows(), linear(None), then).unwrap();
-    let plain = operands.naive(false);
+    products.product(stream, operands.rows(), linear(None), then, room.as_mut()).unwrap();
     let actual = gpu::download_stored(stream, precision, &stored);
-    assert_close(&what("moments"), precision, true, 1.0, &actual, &plain, &magnitude);
-    check_moments(&what("moments"), precision, blocks, &gpu::download(stream, &moments), &plain, depth);
+    assert_close(&what("moments"), precision, true, 1.0, &actual, &raw, &magnitude);
+    // By cuBLASLt they are those of what is stored.
+    let of = if room.is_some() { &actual } else { &raw };
+    check_moments(&what("moments"), precision, blocks, &gpu::download(stream, &moments), of, depth);
 }
 
 /// Moments of `values` `[phases * rows, columns]`, one phase after the other.
@@ -216,22 +247,52 @@ pub(crate) fn products_agree_with_the_naive_ones() {
     });
 }
 
+/// How many products this thread has queued by the stand-in for cuBLASLt; nothing on a card.
+fn multiplied() -> Option<u64> {
+    (!sapiens_stand_in_loader::wants_card()).then(sapiens_stand_in_loader::inside::multiplied)
+}
+
+#[cfg_attr(test, test)]
+pub(crate) fn products_by_cublaslt_agree_with_the_naive_ones() {
+    gpu::each(|stream, precision| {
+        let Some(products) = with_cublaslt(stream, precision) else { return };
+        let what = format!("cuBLASLt, {}, {precision:?}", stream.gpu().properties().capability);
+        // The stand-in has no algorithm for the depths of 8 and of 72, which the own kernel does then.
+        for size @ [.., depth] in [[1, 4, 8], [1, 4, 16], [33, 60, 64], [65, 132, 72], [130, 256, 128]] {
+            let before = multiplied();
+            check_product(stream, &products, &what, size);
+            let expected = if depth % 16 == 0 { 7 } else { 0 };
+            if let (Some(before), Some(after)) = (before, multiplied()) {
+                assert_eq!(after - before, expected, "{what}, {size:?}");
+            }
+        }
+    });
+}
+
 /// One product with rows that start at any multiple of 8 values, as the heads of keys do.
 #[cfg_attr(test, test)]
 pub(crate) fn results_may_have_gaps() {
     gpu::each(|stream, precision| {
-        let products = Products::new(stream.gpu(), precision).unwrap();
-        let [rows, columns, depth] = [70, 24, 40];
-        let operands = Operands::new(stream, precision, [rows, columns, depth]);
-        let stride = 36;
-        let mut stored = gpu::poisoned(stream, rows * stride);
-        let linear = Linear { weights: operands.weights.slice(..), bias: None, columns };
-        products.product(stream, operands.rows(), linear, Then::Store(out(&mut stored, stride))).unwrap();
-        let bits = gpu::download(stream, &stored);
-        for (row, expected) in bits.chunks_exact(stride).zip(operands.naive(false).chunks_exact(columns)) {
-            assert!(row[columns..].iter().all(|&bits| bits == 0xFFFF), "a gap was written to");
-            for (&bits, expected) in row.iter().zip(expected) {
-                assert!((precision.decode(bits) - expected).abs() < 0.3, "{bits:04x} instead of {expected}");
+        let own = Products::new(stream.gpu(), precision).unwrap();
+        for products in [Some(own), with_cublaslt(stream, precision)].iter().flatten() {
+            let [rows, columns, depth] = [70, 24, 48];
+            let mut room = products.cublaslt().map(|cublaslt| cublaslt.room(0).unwrap());
+            let operands = Operands::new(stream, precision, [rows, columns, depth]);
+            let stride = 36;
+            let mut stored = gpu::poisoned(stream, rows * stride);
+            let linear = Linear { weights: operands.weights.slice(..), bias: None, columns };
+            let then = Then::Store(out(&mut stored, stride));
+            products.product(stream, operands.rows(), linear, then, room.as_mut()).unwrap();
+            let bits = gpu::download(stream, &stored);
+            for (row, expected) in bits.chunks_exact(stride).zip(operands.naive(false).chunks_exact(columns))
+            {
+                assert!(row[columns..].iter().all(|&bits| bits == 0xFFFF), "a gap was written to");
+                for (&bits, expected) in row.iter().zip(expected) {
+                    assert!(
+                        (precision.decode(bits) - expected).abs() < 0.3,
+                        "{bits:04x} instead of {expected}"
+                    );
+                }
             }
         }
     });

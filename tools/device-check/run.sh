@@ -11,11 +11,20 @@ figures="device-check.json"
 begin="$(date +%s)"
 in_all="${SECONDS_IN_ALL:-345}"
 
+python="${PYTHON:-python3}"
+
 rm -f "$figures"
+
+# The cuBLASLt that PyTorch brings, for the times of products by it. Another one that the loader knows is found by itself.
+cublaslt="$("$python" -c 'import glob, sys
+found = [file for path in sys.path for file in glob.glob(path + "/nvidia/*/lib/libcublasLt.so.*")]
+print(found[0].rpartition("/")[0] if found else "")' 2>/dev/null || true)"
+if [ -n "$cublaslt" ]; then
+    export LD_LIBRARY_PATH="$cublaslt${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+fi
 
 measure() {
     "$here/device-check" --json "$figures" "$@" || return
-    python="${PYTHON:-python3}"
     if [ ! -e "$figures" ]; then
         echo "nothing was timed"
     elif "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then

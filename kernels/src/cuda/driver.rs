@@ -104,6 +104,17 @@ pub(super) fn load() -> Result<(), CudaError> {
     LOADED.get_or_init(first_load).clone()
 }
 
+/// The CUDA that the driver is for, as 1000 * major + 10 * minor. Only after [`load`].
+///
+/// # Errors
+/// If it can't say.
+pub(super) fn version() -> Result<i32, CudaError> {
+    let mut version = 0;
+    // SAFETY: it may be written to.
+    unsafe { call!(cuDriverGetVersion(&mut version))? };
+    Ok(version)
+}
+
 fn first_load() -> Result<(), CudaError> {
     // SAFETY: loads the driver library, whose initialisers are as trusted as the driver.
     if !unsafe { sys::is_culib_present() } {
@@ -119,8 +130,7 @@ fn first_load() -> Result<(), CudaError> {
     }
     // SAFETY: both functions are there.
     unsafe {
-        let mut found = 0;
-        call!(cuDriverGetVersion(&mut found))?;
+        let found = version()?;
         if found < NEEDED {
             return Err(CudaError::DriverTooOld { found, needed: NEEDED });
         }

@@ -56,6 +56,25 @@ pub enum CudaError {
         /// The driver's own name of the error.
         error: String,
     },
+    /// There is no cuBLASLt.
+    NoCublasLt {
+        /// The names that it was looked for under.
+        names: String,
+    },
+    /// The version of cuBLASLt isn't one for the kernels, or not for the driver.
+    CublasLtVersion {
+        /// What it says: 10000 * major + 100 * minor, or 1000 * major before 12.
+        found: usize,
+        /// The driver's CUDA.
+        driver: i32,
+    },
+    /// A function of cuBLASLt failed.
+    CublasLt {
+        /// Its name.
+        function: &'static str,
+        /// cuBLASLt's own name of the error.
+        error: String,
+    },
     /// A kernel isn't in the modules, or the driver can't load them.
     Kernel {
         /// Its name or its module's.
@@ -105,6 +124,15 @@ impl fmt::Display for CudaError {
             ),
             CudaError::Failed { function, error } => {
                 write!(f, "the NVIDIA driver failed at {function}: {error}")
+            }
+            CudaError::NoCublasLt { names } => {
+                write!(f, "no cuBLASLt: none of {names} is there or can be loaded")
+            }
+            CudaError::CublasLtVersion { found, driver } => {
+                write!(f, "cuBLASLt's version is {found}: one of CUDA 12 to {driver} is needed")
+            }
+            CudaError::CublasLt { function, error } => {
+                write!(f, "cuBLASLt, on the GPU, failed at {function}: {error}")
             }
             CudaError::Kernel { name, error } => {
                 write!(f, "the kernel {name} can't be loaded by the NVIDIA driver: {error}")

@@ -142,6 +142,12 @@ impl<'a, T: Plain> Slice<'a, T> {
         Self { pointer: self.pointer + (first * size_of::<T>()) as u64, len, ..*self }
     }
 
+    /// Their bytes.
+    pub(super) fn bytes(&self) -> Slice<'a, u8> {
+        let Self { pointer, context, len, .. } = *self;
+        Slice { pointer, context, len: len * size_of::<T>(), values: PhantomData }
+    }
+
     /// The address, for work in a stream of the same device.
     pub(super) fn at(&self, stream: &Stream) -> CUdeviceptr {
         assert_eq!(self.context, stream.gpu().context(), "memory of one GPU, work on another");
@@ -150,6 +156,12 @@ impl<'a, T: Plain> Slice<'a, T> {
 }
 
 impl<T: Plain> SliceMut<'_, T> {
+    /// To be read.
+    pub(super) fn as_slice(&self) -> Slice<'_, T> {
+        let Self { pointer, context, len, .. } = *self;
+        Slice { pointer, context, len, values: PhantomData }
+    }
+
     /// Memory that isn't a [`Buffer`]'s.
     ///
     /// # Safety

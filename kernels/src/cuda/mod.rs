@@ -11,9 +11,11 @@
 #![allow(unsafe_code)] // Calls of the driver.
 
 pub mod attention;
+pub mod cublaslt;
 pub mod cut_out;
 mod driver;
 mod error;
+pub mod finish;
 pub mod foreign;
 pub mod frame;
 pub mod generate;

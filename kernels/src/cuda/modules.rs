@@ -22,6 +22,7 @@ macro_rules! embedded {
 const EMBEDDED: &[(&str, &str, &str)] = &embedded![
     "attention",
     "cut_out",
+    "finish",
     "frame",
     "generate",
     "instance_norm",

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use super::cublaslt::{CublasLt, Room};
+use super::finish::Finish;
 use super::modules::Function;
 use super::{
     Capability, CudaError, Gpu, Plain, Precision, Properties, Slice, SliceMut, Stream, aligned, number, size,
@@ -25,6 +27,9 @@ struct Tile {
 
 /// Depth of a slice in bytes.
 const SLICE: u32 = 128;
+
+/// The code of [`Then::Store`].
+const STORE: u32 = 0;
 
 const TILES: [Tile; 3] = [
     // Where shared memory is large (A100, H100, B200): each value that is read is multiplied 64 times, so that reading keeps up
@@ -73,17 +78,30 @@ pub struct Out<'a, T> {
     pub stride: usize,
 }
 
+impl Then<'_> {
+    /// Where results go, and values from the start of a row to that of the next.
+    pub(super) fn destination(&self, stream: &Stream) -> (u64, usize) {
+        let Destination { pointer, stride, .. } = match self {
+            Then::Store(out) | Then::Gelu(out) | Then::SwiGlu(out) | Then::Moments(out, _) => {
+                out.anything(stream)
+            }
+            Then::StoreF32(out) | Then::Add(out, _) => out.anything(stream),
+        };
+        (pointer, stride)
+    }
+}
+
 impl<T: Plain> Out<'_, T> {
-    fn anything(&self, stream: &Stream) -> Destination {
+    pub(super) fn anything(&self, stream: &Stream) -> Destination {
         Destination { pointer: self.values.at(stream), len: self.values.len(), stride: self.stride }
     }
 }
 
 /// An [`Out`] of any type.
-struct Destination {
-    pointer: u64,
-    len: usize,
-    stride: usize,
+pub(super) struct Destination {
+    pub(super) pointer: u64,
+    pub(super) len: usize,
+    pub(super) stride: usize,
 }
 
 /// A matrix or a map with channels last: rows of `depth` values, `stride` apart.
@@ -150,6 +168,8 @@ struct Arguments {
 pub struct Products {
     precision: Precision,
     multiprocessors: u32,
+    /// What multiplies where it can.
+    cublaslt: Option<CublasLt>,
     /// Those that the device can run: of a product and of a ConvTranspose.
     kernels: Vec<(&'static Tile, Function, Function)>,
 }
@@ -175,7 +195,20 @@ impl Products {
             };
             kernels.push((tile, function("product")?, function("deconv")?));
         }
-        Ok(Self { precision, multiprocessors, kernels })
+        Ok(Self { precision, multiprocessors, cublaslt: None, kernels })
+    }
+
+    /// With cuBLASLt for the products that it has an algorithm for, of those that are given room for it.
+    ///
+    /// # Errors
+    /// As [`CublasLt::open`].
+    pub fn with_cublaslt(self, gpu: &Arc<Gpu>) -> Result<Self, CudaError> {
+        Ok(Self { cublaslt: Some(CublasLt::open(gpu, self.precision)?), ..self })
+    }
+
+    /// cuBLASLt, where it is used.
+    pub fn cublaslt(&self) -> Option<&CublasLt> {
+        self.cublaslt.as_ref()
     }
 
     /// The precision.
@@ -216,6 +249,9 @@ impl Products {
 
     /// How the moments of a product of `rows` and `columns` are laid out: `[blocks, 2, columns]`.
     pub fn moments(&self, rows: usize, columns: usize) -> MomentBlocks {
+        if self.cublaslt.is_some() {
+            return Finish::moment_blocks([rows, columns]);
+        }
         self.moment_blocks(rows, columns, 1)
     }
 
@@ -229,7 +265,7 @@ impl Products {
         MomentBlocks { phases: phases as usize, rows, block_rows: tile.warp_rows as usize, columns }
     }
 
-    /// `a weights^T`, and what follows.
+    /// `a weights^T`, and what follows. Without `room`, which cuBLASLt wants, the own kernel does it.
     ///
     /// # Errors
     /// If it can't be queued.
@@ -242,6 +278,7 @@ impl Products {
         a: Rows<'_>,
         linear: Linear<'_>,
         then: Then<'_>,
+        room: Option<&mut Room>,
     ) -> Result<(), CudaError> {
         let Rows { values, rows, depth, stride } = a;
         assert!(
@@ -253,16 +290,31 @@ impl Products {
             "product: {rows} rows of {depth}"
         );
         let kernel = self.choose(rows, linear.columns, 1);
+        let blocks = self.moments(rows, linear.columns);
         let arguments = Arguments {
             a: aligned(values.at(stream)),
             rows: number(rows),
             depth: number(depth),
             a_stride: number(stride),
-            ..self.arguments(stream, kernel.0, linear, [1, rows, depth], then)
+            ..self.arguments(stream, blocks, linear, depth, &then)
         };
         let [m, n] = kernel.0.blocks(rows, linear.columns);
         // SAFETY: the struct is the kernel's, and all that it names was measured above and in `arguments`.
-        unsafe { stream.launch(&kernel.1, [m, n, 1], &arguments) }
+        let launch = |arguments| unsafe { stream.launch(&kernel.1, [m, n, 1], arguments) };
+        let Some(cublaslt) = &self.cublaslt else { return launch(&arguments) };
+        let then = match room {
+            Some(room) => cublaslt.product(stream, a, linear, then, room)?,
+            None => Some(then),
+        };
+        match then {
+            None => Ok(()),
+            Some(Then::Moments(Out { values, stride }, moments)) => {
+                // In the blocks that cuBLASLt's would have, since nobody knew whose product it would be.
+                launch(&Arguments { then: STORE, moments: 0, ..arguments })?;
+                cublaslt.moments(stream, values.as_slice(), stride, [rows, linear.columns], moments)
+            }
+            Some(_) => launch(&arguments),
+        }
     }
 
     /// ConvTranspose2d with kernel 4, stride 2 and padding 1 of `map`, giving `[2 height, 2 width, columns]`. Weights are
@@ -285,6 +337,7 @@ impl Products {
         assert!(channels > 0 && channels.is_multiple_of(8), "deconv: {channels} channels");
         assert!(values.len() >= size(&[rows, channels]), "deconv: {height} x {width} x {channels}");
         let kernel = self.choose(rows, linear.columns, 4);
+        let blocks = self.deconv_moments(height, width, linear.columns);
         let arguments = Arguments {
             a: aligned(values.at(stream)),
             rows: number(rows),
@@ -293,22 +346,23 @@ impl Products {
             height: number(height),
             width: number(width),
             channels: number(channels),
-            ..self.arguments(stream, kernel.0, linear, [4, rows, depth], then)
+            ..self.arguments(stream, blocks, linear, depth, &then)
         };
         let [m, n] = kernel.0.blocks(rows, linear.columns);
         // SAFETY: the struct is the kernel's, and all that it names was measured above and in `arguments`.
         unsafe { stream.launch(&kernel.2, [m, n, 4], &arguments) }
     }
 
-    /// What both have in common, checked. Of `phases` products of `rows` each.
+    /// What both have in common, checked. Of as many products with as many rows as `blocks` of moments say.
     fn arguments(
         &self,
         stream: &Stream,
-        tile: &Tile,
+        blocks: MomentBlocks,
         linear: Linear<'_>,
-        [phases, rows, depth]: [usize; 3],
-        then: Then<'_>,
+        depth: usize,
+        then: &Then<'_>,
     ) -> Arguments {
+        let MomentBlocks { phases, rows, .. } = blocks;
         let Linear { weights, bias, columns } = linear;
         assert!(
             depth.is_multiple_of(8) && columns.is_multiple_of(4),
@@ -320,7 +374,7 @@ impl Products {
         );
         let (mut scale, mut moments, mut group) = (0, 0, 4);
         let (code, out, used) = match then {
-            Then::Store(out) => (0, out.anything(stream), columns),
+            Then::Store(out) => (STORE, out.anything(stream), columns),
             Then::Gelu(out) => (1, out.anything(stream), columns),
             Then::SwiGlu(out) => {
                 // Two of them are stored at once, of others four.
@@ -337,8 +391,7 @@ impl Products {
             Then::StoreF32(out) => (4, out.anything(stream), columns),
             Then::Moments(out, to) => {
                 assert!(bias.is_none(), "product: a bias before an InstanceNorm");
-                let blocks = phases * rows.div_ceil(tile.warp_rows as usize);
-                assert!(to.len() >= size(&[blocks, 2, columns]), "product: {} moments", to.len());
+                assert!(to.len() >= blocks.len(), "product: {} moments", to.len());
                 moments = aligned(to.at(stream));
                 (5, out.anything(stream), columns)
             }

@@ -47,6 +47,7 @@ mod fault;
 mod ffi;
 mod log;
 mod mapping;
+mod matmul;
 mod memory;
 mod module;
 mod probe;

@@ -1,6 +1,8 @@
-//! The driver's own kernels, for tests of the driver that shall know nothing of a model's.
+//! The driver's own kernels: for tests of the driver that shall know nothing of a model's, and under the stand-in for cuBLASLt.
 
 use std::ffi::c_void;
+
+use crate::matmul;
 
 /// Runs a kernel with the dimensions of the grid and of the block. There is a pointer to a value for each parameter.
 type Run = unsafe fn([u32; 3], [u32; 3], &[*mut c_void]) -> Result<(), String>;
@@ -17,6 +19,7 @@ pub struct Own {
 pub const OWN: &[Own] = &[
     Own { name: "sapiens_stand_in_add", parameters: &[8, 4], run: add },
     Own { name: "sapiens_stand_in_fail", parameters: &[], run: fail },
+    Own { name: "sapiens_stand_in_matmul", parameters: &[matmul::PARAMETER], run: matmul::run },
 ];
 
 /// Adds its second parameter to a `u32` for each thread, which its first parameter points to.

@@ -8,6 +8,8 @@ use std::time::Instant;
 mod attention;
 #[path = "../../../kernels/tests/cuda_cut_out.rs"]
 mod cut_out;
+#[path = "../../../kernels/tests/cuda_finish.rs"]
+mod finish;
 #[path = "../../../kernels/tests/cuda_frame.rs"]
 mod frame;
 #[path = "../../../kernels/tests/cuda_generate.rs"]
@@ -43,8 +45,13 @@ pub fn run() -> usize {
         words::copies_arrive_or_are_zero,
         words::matrices_are_multiplied,
         products::products_agree_with_the_naive_ones,
+        products::products_by_cublaslt_agree_with_the_naive_ones,
         products::results_may_have_gaps,
         products::deconvs_agree_with_the_naive_ones,
+        finish::gelu_agrees_with_the_naive_one,
+        finish::swiglu_agrees_with_the_naive_one,
+        finish::sums_agree_with_the_naive_ones,
+        finish::moments_agree_with_the_naive_ones,
         attention::attention_agrees_with_the_naive_one,
         attention::large_scores_choose_one_key,
         attention::norms_and_rotation_agree_with_the_naive_ones,

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use sapiens_kernels::cuda::{Gpu, Precision};
+use sapiens_kernels::cuda::product::Products;
+use sapiens_kernels::cuda::{CudaError, Gpu, Precision};
 use sapiens_model::engine::reference_data::{
     Difference, FULL_SIZE_SEED, difference, generated_input, slice, tensors, torch_bf16,
 };
@@ -111,7 +112,15 @@ fn check(
     precision: Precision,
 ) -> Result<Option<NetworkCheck>, Box<dyn Error>> {
     let Reference { card, seed, size, input, logits, torch_bf16 } = reference;
-    let network = match BareNetwork::load(card, &Weights::generated(card, *seed), gpu, precision) {
+    let products = match Products::new(gpu, precision) {
+        Ok(products) => products,
+        Err(error @ CudaError::NoBf16 { .. }) => {
+            anstream::println!("not run  {}, {name}: {error}", card.name());
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let network = match BareNetwork::load(card, &Weights::generated(card, *seed), gpu, products) {
         Ok(network) => network,
         Err(error) if error.kind() == ErrorKind::BackendUnavailable => {
             anstream::println!("not run  {}, {name}: {error}", card.name());

@@ -49,6 +49,9 @@ struct StepReport {
     ms: f64,
     tflop_per_second: f64,
     gb_per_second: f64,
+    /// By cuBLASLt, where that is installed, with what follows the product.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cublaslt_ms: Option<f64>,
     /// With each tile, rows x columns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tiles: Vec<(String, f64)>,
@@ -87,13 +90,17 @@ impl Report {
                 }
                 Err(error) => return Err(error),
             };
+            let cublaslt = cublaslt(stream, precision, patience)?;
             let probe_tflop_per_second = probe_rate(stream, precision, patience.probe)?;
             let mut of_networks = Vec::new();
             for network in networks {
                 let steps: Vec<StepReport> = network
                     .steps
                     .iter()
-                    .map(|step| measure_step(stream, &kernels, step, tiles.then_some((precision, patience))))
+                    .map(|step| {
+                        let tiles = tiles.then_some((precision, patience));
+                        measure_step(stream, &kernels, cublaslt.as_ref(), step, tiles)
+                    })
                     .collect::<Result<_, _>>()?;
                 let frame_ms = steps.iter().map(|step| step.times as f64 * step.ms).sum();
                 of_networks.push(NetworkReport { network: network.name, steps, frame_ms });
@@ -154,19 +161,37 @@ impl StepReport {
             self.times,
             self.gb_per_second
         );
+        if let Some(ms) = self.cublaslt_ms {
+            anstream::println!("  {:<26}{ms:>12.4}", "by cuBLASLt");
+        }
         for (tile, ms) in &self.tiles {
             anstream::println!("  {tile:<26}{ms:>12.4}");
         }
     }
 }
 
+/// The kernels with products by cuBLASLt, where there is one.
+fn cublaslt(stream: &Stream, precision: Precision, patience: Patience) -> Result<Option<Kernels>, CudaError> {
+    match Kernels::new(stream.gpu(), precision, patience)?.with_cublaslt(stream.gpu()) {
+        Ok(kernels) => Ok(Some(kernels)),
+        Err(error @ (CudaError::NoCublasLt { .. } | CudaError::CublasLtVersion { .. })) => {
+            anstream::println!("not timed: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 fn measure_step(
     stream: &Stream,
     kernels: &Kernels,
+    cublaslt: Option<&Kernels>,
     step: &Step,
     tiles: Option<(Precision, Patience)>,
 ) -> Result<StepReport, CudaError> {
     let ms = kernels.time(stream, step.operation)?;
+    let cublaslt = cublaslt.filter(|_| matches!(step.operation, Operation::Product { .. }));
+    let cublaslt_ms = cublaslt.map(|kernels| kernels.time(stream, step.operation)).transpose()?;
     let mut of_tiles = Vec::new();
     if let Some((precision, patience)) = tiles
         && matches!(step.operation, Operation::Product { .. } | Operation::Deconv { .. })
@@ -183,6 +208,7 @@ fn measure_step(
         ms,
         tflop_per_second: step.operation.flop() / ms / 1e9,
         gb_per_second: step.operation.bytes() / ms / 1e6,
+        cublaslt_ms,
         tiles: of_tiles,
     })
 }

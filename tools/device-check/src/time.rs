@@ -48,6 +48,15 @@ impl Kernels {
         self
     }
 
+    /// The same with products by cuBLASLt.
+    ///
+    /// # Errors
+    /// If there is none, or what it says.
+    pub fn with_cublaslt(mut self, gpu: &Arc<Gpu>) -> Result<Self> {
+        self.products = self.products.with_cublaslt(gpu)?;
+        Ok(self)
+    }
+
     pub fn tiles(&self) -> Vec<[u32; 2]> {
         self.products.tiles()
     }
@@ -107,12 +116,13 @@ impl Kernels {
         let bias = (then != Then::Moments).then(|| bias.slice(..));
         let linear = Linear { weights: weights.slice(..), bias, columns };
         let mut moments = Buffer::new(gpu, self.products.moments(rows, columns).len())?;
+        let mut room = self.products.cublaslt().map(|cublaslt| cublaslt.room(rows * columns)).transpose()?;
         if matches!(then, Then::Add | Then::StoreF32) {
             let mut out = Buffer::new(gpu, rows * columns)?;
             return self.measure(stream, || {
                 let out = Out { values: out.slice_mut(..), stride: columns };
                 let then = if then == Then::Add { After::Add(out, None) } else { After::StoreF32(out) };
-                self.products.product(stream, a, linear, then)
+                self.products.product(stream, a, linear, then, room.as_mut())
             });
         }
         let stride = if then == Then::SwiGlu { columns / 2 } else { columns };
@@ -125,7 +135,7 @@ impl Kernels {
                 Then::Moments => After::Moments(out, moments.slice_mut(..)),
                 Then::Store | Then::StoreF32 | Then::Add => After::Store(out),
             };
-            self.products.product(stream, a, linear, then)
+            self.products.product(stream, a, linear, then, room.as_mut())
         })
     }
 

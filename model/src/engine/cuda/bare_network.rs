@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sapiens_kernels::cpu::Threads;
 use sapiens_kernels::cpu::product::patch_rows;
+use sapiens_kernels::cuda::product::Products;
 use sapiens_kernels::cuda::{Gpu, Precision, Stream};
 
 use super::network::{Network, logits_stride};
@@ -22,13 +23,12 @@ pub struct BareNetwork {
 }
 
 impl BareNetwork {
-    /// Brings the weights there, to be stored and summed as `precision` says.
+    /// Brings the weights there, to be stored and multiplied as `products` do.
     ///
     /// # Errors
-    /// `BackendUnavailable` if the device doesn't have that precision or the kernels not the card's sizes; what the driver says, and
-    /// whatever reading weights gives.
-    pub fn load(card: &ModelCard, weights: &Weights, gpu: &Arc<Gpu>, precision: Precision) -> Result<Self> {
-        let network = Network::load(card, weights, gpu, precision)?;
+    /// `BackendUnavailable` if the kernels don't have the card's sizes; what the driver says, and whatever reading weights gives.
+    pub fn load(card: &ModelCard, weights: &Weights, gpu: &Arc<Gpu>, products: Products) -> Result<Self> {
+        let network = Network::load(card, weights, gpu, products)?;
         Ok(Self { stream: Stream::new(gpu)?, network })
     }
 

@@ -39,6 +39,11 @@ pub(super) fn small_card(family: usize) -> ModelCard {
     card
 }
 
+/// Products in float16 by our own kernels.
+fn own(gpu: &Arc<Gpu>) -> Products {
+    Products::new(gpu, Stored::F16).unwrap()
+}
+
 fn small(family: usize) -> Result<Segmenter> {
     let card = small_card(family);
     Segmenter::new(card.clone(), &Weights::generated(&card, 7), SMALL)
@@ -231,11 +236,11 @@ fn memory_stays_within_what_is_promised() {
         let card = Arc::new(ModelCard::of(variant));
         let weights = Weights::generated(&card, 3);
         let gpu = Gpu::open(1).unwrap();
-        self_check(&card, &gpu, backend, Stored::F16).unwrap();
+        self_check(&card, &gpu, backend, &own(&gpu)).unwrap();
         let (before, _) = gpu.memory_use();
         assert_eq!(before, 0, "the self-check keeps something");
         inside::leave_out("cuLaunchKernel", 1, 0);
-        let network = Arc::new(Network::load(&card, &weights, &gpu, Stored::F16).unwrap());
+        let network = Arc::new(Network::load(&card, &weights, &gpu, own(&gpu)).unwrap());
         let engine = CudaEngine::new(&card, network, backend, &Options { slots: 2, ..Options::default() });
         let engine = engine.unwrap();
         for slot in 0..2 {
@@ -321,7 +326,7 @@ fn as_many_launches_are_counted_as_are_queued() {
     for family in [0, 1] {
         let card = small_card(family);
         let gpu = Gpu::open(0).unwrap();
-        let network = Network::load(&card, &Weights::generated(&card, 7), &gpu, Stored::F16).unwrap();
+        let network = Network::load(&card, &Weights::generated(&card, 7), &gpu, own(&gpu)).unwrap();
         let stream = Stream::new(&gpu).unwrap();
         let mut workspace = workspace::Workspace::new(&network, &stream, [32, 32]).unwrap();
         let mut launches = 0;

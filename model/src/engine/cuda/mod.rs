@@ -25,12 +25,14 @@ mod stages;
 mod tests;
 mod workspace;
 
+use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sapiens_kernels::cuda::frame::Patches;
+use sapiens_kernels::cuda::product::Products;
 use sapiens_kernels::cuda::resize_argmax::ResizeArgmax;
 use sapiens_kernels::cuda::{CudaError, Event, Gpu, Precision as Stored, Properties, Stream};
 
@@ -83,6 +85,37 @@ fn stored(precision: Precision, properties: &Properties) -> Stored {
     }
 }
 
+/// Has cuBLASLt multiply where it is `1`.
+const CUBLASLT: &str = "SAPIENS_CUBLASLT";
+
+/// What multiplies on the device: our own kernels, or cuBLASLt with them where the environment says so.
+fn products(gpu: &Arc<Gpu>, precision: Stored) -> Result<Products> {
+    let own = Products::new(gpu, precision)?;
+    if !wants_cublaslt(std::env::var_os(CUBLASLT).as_deref())? {
+        return Ok(own);
+    }
+    let products = own.with_cublaslt(gpu).map_err(|error| {
+        let what = format!("{CUBLASLT}=1: {error}");
+        SegmentError::new(ErrorKind::BackendUnavailable, what).with_source(error)
+    })?;
+    if let Some(cublaslt) = products.cublaslt() {
+        log::info!("products by cuBLASLt {}", cublaslt.version());
+    }
+    Ok(products)
+}
+
+/// What a value of [`CUBLASLT`] says.
+fn wants_cublaslt(value: Option<&OsStr>) -> Result<bool> {
+    match value.map(OsStr::to_string_lossy).as_deref() {
+        None | Some("" | "0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(SegmentError::new(
+            ErrorKind::BackendUnavailable,
+            format!("{CUBLASLT}={other}: expected 0 (our own kernels multiply) or 1 (cuBLASLt does)"),
+        )),
+    }
+}
+
 /// The engine of `card` and `weights`.
 pub(crate) fn engine(
     card: &Arc<ModelCard>,
@@ -111,8 +144,9 @@ pub(crate) fn engine(
             ));
         }
         let precision = stored(backend.precision, gpu.properties());
-        self_check(card, &gpu, backend, precision)?;
-        Network::load(card, weights, &gpu, precision).map_err(|error| too_large(card, &gpu, error))
+        let products = products(&gpu, precision)?;
+        self_check(card, &gpu, backend, &products)?;
+        Network::load(card, weights, &gpu, products).map_err(|error| too_large(card, &gpu, error))
     })?;
     let gpu = network.gpu().clone();
     let engine = CudaEngine::new(card, network, backend, options);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use sapiens_kernels::cpu::attention::MAX_HEAD_DIM;
 use sapiens_kernels::cuda::attention::{Angles, Attention, QkNorm, QkvShape, Rotary};
+use sapiens_kernels::cuda::cublaslt::Room;
 use sapiens_kernels::cuda::norm::{InstanceNorm, MAX_COLUMNS, Norm as NormKernel};
 use sapiens_kernels::cuda::product::{Linear as Weighted, Map, MomentBlocks, Out, Products, Rows, Then};
 use sapiens_kernels::cuda::{Buffer, Gpu, Precision, Stream};
@@ -145,7 +146,7 @@ enum Activation {
 }
 
 impl Network {
-    /// Reads the card's weights and brings them to the device.
+    /// Reads the card's weights and brings them to the device, for `products` of them.
     ///
     /// # Errors
     /// If the kernels don't have the card's sizes, if memory runs out, and whatever reading weights gives.
@@ -153,10 +154,9 @@ impl Network {
         card: &ModelCard,
         weights: &Weights,
         gpu: &Arc<Gpu>,
-        precision: Precision,
+        products: Products,
     ) -> Result<Self> {
-        let (network, sizes) = (&card.network, sizes(card)?);
-        let products = Products::new(gpu, precision)?;
+        let (network, sizes, precision) = (&card.network, sizes(card)?, products.precision());
         let stream = Stream::new(gpu)?;
         let mut loader = Loader::new(weights, &stream, precision)?;
         let patch = 3 * PATCH * PATCH;
@@ -216,11 +216,6 @@ impl Network {
         })
     }
 
-    /// With one tile for all products, to check that one.
-    pub(super) fn limited_to(self, tile: [u32; 2]) -> Self {
-        Self { products: self.products.limited_to(tile), ..self }
-    }
-
     pub(super) fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
     }
@@ -231,6 +226,20 @@ impl Network {
 
     pub(super) fn sizes(&self) -> &Sizes {
         &self.sizes
+    }
+
+    /// Memory beside the operands of products over so many tokens, where something needs it.
+    pub(super) fn room(&self, tokens: usize) -> Result<Option<Room>> {
+        let Some(cublaslt) = self.products.cublaslt() else { return Ok(None) };
+        let of_layer = |layer: &Layer| {
+            let expanded = match layer.activation {
+                Activation::Gelu => 0,
+                Activation::SwiGlu => tokens * layer.expand.columns,
+            };
+            let scaled = if layer.gamma.is_some() { tokens * layer.proj.columns } else { 0 };
+            expanded.max(scaled).max(layer.qkv.columns)
+        };
+        Ok(Some(cublaslt.room(self.layers.iter().map(of_layer).max().unwrap_or(0))?))
     }
 
     /// How the moments of the head's layers are laid out: of the ConvTransposes, then of the convolutions.
@@ -265,7 +274,7 @@ impl Network {
     /// Patches to tokens, with what tells their places where that is added.
     fn embed(&self, stream: &Stream, workspace: &mut Workspace) -> Result<()> {
         let dim = self.sizes.embed_dim;
-        let Workspace { size, wide, x, pos_embed, .. } = workspace;
+        let Workspace { size, wide, x, pos_embed, room, .. } = workspace;
         let (patch, patches) = (3 * PATCH * PATCH, size[0] / PATCH * (size[1] / PATCH));
         let rows = Rows { values: wide.slice(..), rows: patches, depth: patch, stride: patch };
         let weighted = self.patch_embed.weighted();
@@ -279,7 +288,7 @@ impl Network {
                 Then::Add(Out { values: x.slice_mut(..), stride: dim }, None)
             }
         };
-        Ok(self.products.product(stream, rows, weighted, then)?)
+        Ok(self.products.product(stream, rows, weighted, then, room.as_mut())?)
     }
 
     /// `narrow` becomes the norm of `x`.
@@ -292,7 +301,8 @@ impl Network {
 
     /// Features, in `narrow`, to logits.
     fn decode(&self, stream: &Stream, workspace: &mut Workspace, queued: Queued<'_>) -> Result<()> {
-        let Workspace { size, narrow, maps, moments, moment_blocks, statistics, logits, .. } = workspace;
+        let Workspace { size, narrow, maps, moments, moment_blocks, statistics, logits, room, .. } =
+            workspace;
         let [mut from, mut to] = maps.each_mut();
         let mut grid = size.map(|side| side / PATCH);
         let mut channels = self.sizes.embed_dim;
@@ -313,19 +323,19 @@ impl Network {
                 self.products.deconv(stream, map, layer.weighted(), then)?;
             } else {
                 let rows = Rows { values, rows: height * width, depth: inputs, stride: inputs };
-                self.products.product(stream, rows, layer.weighted(), then)?;
+                self.products.product(stream, rows, layer.weighted(), then, room.as_mut())?;
             }
             queued(if doubles { Stage::Deconv } else { Stage::Conv }, 1)?;
             let (x, moments) = (to.slice_mut(..len), moments.slice(..blocks.len()));
-            let room = statistics.slice_mut(..);
-            self.instance_norm.run(stream, x, blocks, moments, INSTANCE_NORM_EPSILON, room)?;
+            let statistics = statistics.slice_mut(..);
+            self.instance_norm.run(stream, x, blocks, moments, INSTANCE_NORM_EPSILON, statistics)?;
             queued(if doubles { Stage::DeconvNorm } else { Stage::Conv }, 2)?;
             std::mem::swap(&mut from, &mut to);
         }
         let pixels = grid[0] * grid[1];
         let rows = Rows { values: from.slice(..), rows: pixels, depth: channels, stride: channels };
         let then = Then::StoreF32(Out { values: logits.slice_mut(..), stride: logits_stride(&self.sizes) });
-        self.products.product(stream, rows, self.conv_seg.weighted(), then)?;
+        self.products.product(stream, rows, self.conv_seg.weighted(), then, room.as_mut())?;
         queued(Stage::Logits, 1)
     }
 }
@@ -390,10 +400,10 @@ impl Layer {
             head_dim: sizes.head_dim(),
             head_stride,
         };
-        let Workspace { x, narrow, wide, rotary, .. } = workspace;
+        let Workspace { x, narrow, wide, rotary, room, .. } = workspace;
         let rows = Rows { values: narrow.slice(..), rows: tokens, depth: dim, stride: dim };
         let out = Out { values: wide.slice_mut(..tokens * shape.stride()), stride: shape.stride() };
-        products.product(stream, rows, self.qkv.weighted(), Then::Store(out))?;
+        products.product(stream, rows, self.qkv.weighted(), Then::Store(out), room.as_mut())?;
         queued(Stage::Qkv, 1)?;
         if let (Some([q, k]), Some([sin, cos])) = (&self.qk_norm, rotary) {
             let norm = QkNorm { q: q.slice(..), k: k.slice(..), epsilon: NORM_EPSILON };
@@ -408,23 +418,23 @@ impl Layer {
         let rows = Rows { values: narrow.slice(..), rows: tokens, depth, stride: depth };
         let gamma = self.gamma.as_ref().map(|gamma| gamma.slice(..));
         let then = Then::Add(Out { values: x.slice_mut(..), stride: dim }, gamma);
-        products.product(stream, rows, self.proj.weighted(), then)?;
+        products.product(stream, rows, self.proj.weighted(), then, room.as_mut())?;
         queued(Stage::Projection, 1)?;
 
         network.normalize(stream, &self.ln2, workspace)?;
         queued(Stage::Norm, 1)?;
-        let Workspace { x, narrow, wide, .. } = workspace;
+        let Workspace { x, narrow, wide, room, .. } = workspace;
         let rows = Rows { values: narrow.slice(..), rows: tokens, depth: dim, stride: dim };
         let hidden = Out { values: wide.slice_mut(..tokens * sizes.ffn_dim), stride: sizes.ffn_dim };
         let then = match self.activation {
             Activation::Gelu => Then::Gelu(hidden),
             Activation::SwiGlu => Then::SwiGlu(hidden),
         };
-        products.product(stream, rows, self.expand.weighted(), then)?;
+        products.product(stream, rows, self.expand.weighted(), then, room.as_mut())?;
         queued(Stage::Expand, 1)?;
         let rows = Rows { values: wide.slice(..), rows: tokens, depth: sizes.ffn_dim, stride: sizes.ffn_dim };
         let then = Then::Add(Out { values: x.slice_mut(..), stride: dim }, None);
-        products.product(stream, rows, self.contract.weighted(), then)?;
+        products.product(stream, rows, self.contract.weighted(), then, room.as_mut())?;
         queued(Stage::Contract, 1)
     }
 }

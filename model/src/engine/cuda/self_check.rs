@@ -25,19 +25,25 @@ const FRAME: [usize; 2] = [45, 37];
 /// Logits of generated weights are around 1: in bfloat16 they differ by some hundredths, and by more than this where something is wrong.
 const ALLOWED: f32 = 0.1;
 
-/// What was found to be right in this process: device, precision, family and head dim.
-type Known = (usize, Stored, Family, usize);
+/// What was found to be right in this process: device, precision, family and head dim, and whether cuBLASLt multiplies.
+type Known = (usize, Stored, Family, usize, bool);
 
-/// Runs a small network of the card's family, with heads like its, on the device and on the processor: once with each tile of products.
-/// Once in a process is enough.
+/// Runs a small network of the card's family, with heads like its, on the device and on the processor: once with each tile of products,
+/// and once with cuBLASLt where `products` are its. Once in a process is enough.
 ///
 /// # Errors
 /// `BackendUnavailable` if their logits differ by more than rounding makes them.
-pub(super) fn self_check(card: &ModelCard, gpu: &Arc<Gpu>, backend: Backend, stored: Stored) -> Result<()> {
+pub(super) fn self_check(
+    card: &ModelCard,
+    gpu: &Arc<Gpu>,
+    backend: Backend,
+    products: &Products,
+) -> Result<()> {
     static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     // Whoever comes meanwhile waits for the outcome.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let what = (gpu.index(), stored, card.family, card.network.head_dim());
+    let (stored, with_cublaslt) = (products.precision(), products.cublaslt().is_some());
+    let what = (gpu.index(), stored, card.family, card.network.head_dim(), with_cublaslt);
     if known.contains(&what) {
         return Ok(());
     }
@@ -59,23 +65,27 @@ pub(super) fn self_check(card: &ModelCard, gpu: &Arc<Gpu>, backend: Backend, sto
         instructions: Some(level.name()),
     };
     let expected = logits(&*cpu::engine(&small, &weights, on_cpu, &options)?)?;
-    for tile in Products::new(gpu, stored)?.tiles() {
-        let network = Network::load(&small, &weights, gpu, stored)?.limited_to(tile);
+    let mut ways = Vec::new();
+    for tile in products.tiles() {
+        let [rows, columns] = tile;
+        ways.push((format!("tile {rows} x {columns}"), Products::new(gpu, stored)?.limited_to(tile)));
+    }
+    if with_cublaslt {
+        ways.push(("cuBLASLt".to_owned(), Products::new(gpu, stored)?.with_cublaslt(gpu)?));
+    }
+    for (way, products) in ways {
+        let network = Network::load(&small, &weights, gpu, products)?;
         let found = logits(&CudaEngine::new(&small, Arc::new(network), backend, &options)?)?;
         assert_eq!(found.len(), expected.len(), "both are asked to keep them");
         let sum: f32 = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).sum();
         let difference = sum / expected.len().max(1) as f32;
-        let [rows, columns] = tile;
-        log::debug!(
-            "self-check of {}, tile {rows} x {columns}: logits differ by {difference}",
-            backend.device
-        );
+        log::debug!("self-check of {}, {way}: logits differ by {difference}", backend.device);
         if difference.is_nan() || difference > ALLOWED {
             let (device, name) = (backend.device, &gpu.properties().name);
             return Err(SegmentError::new(
                 ErrorKind::BackendUnavailable,
                 format!(
-                    "{device} ({name}) fails its self-check: logits of a small network differ from the processor's by {difference}, expected at most {ALLOWED}; please report this with what `make device-check` says, and use device=cpu"
+                    "{device} ({name}) fails its self-check ({way}): logits of a small network differ from the processor's by {difference}, expected at most {ALLOWED}; please report this with what `make device-check` says, and use device=cpu"
                 ),
             ));
         }

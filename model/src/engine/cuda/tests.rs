@@ -7,7 +7,7 @@ use sapiens_kernels::cuda::Capability;
 use sapiens_stand_in_loader as stand_in;
 
 use super::bare_network::{BareNetwork, allowed_of_tiny};
-use super::flight_tests::alone;
+use super::flight_tests::{SMALL, alone, small_card};
 use super::*;
 use crate::backend::{BackendRequest, DeviceRequest, Mode};
 use crate::engine::reference_data::{Difference, TINY, data, difference, reference};
@@ -20,6 +20,19 @@ fn gpus() -> Vec<Arc<Gpu>> {
     (0..).map_while(|index| Gpu::open(index).ok()).collect()
 }
 
+/// Products of a precision in every way that there is.
+fn ways(gpu: &Arc<Gpu>, precision: Stored) -> Vec<(&'static str, Products)> {
+    stand_in::open_cublaslt();
+    let made = || Products::new(gpu, precision);
+    match made() {
+        Ok(own) => vec![("own", own), ("cuBLASLt", made().unwrap().with_cublaslt(gpu).unwrap())],
+        Err(error) => {
+            assert!(error.to_string().contains("bfloat16 needs"), "{error}");
+            Vec::new()
+        }
+    }
+}
+
 #[test]
 fn tiny_networks_agree_with_the_authors() {
     let _alone = alone();
@@ -27,31 +40,77 @@ fn tiny_networks_agree_with_the_authors() {
         let card = ModelCard::load(&data(card)).unwrap();
         let weights = Weights::generated(&card, seed);
         for gpu in gpus() {
+            // The kernels are the same on all devices of a generation: the other size is for one of them.
+            let ampere = gpu.properties().capability == Capability { major: 8, minor: 0 };
             for precision in [Stored::F16, Stored::F16Promoted, Stored::Bf16] {
-                let network = match BareNetwork::load(&card, &weights, &gpu, precision) {
-                    Ok(network) => network,
-                    Err(error) => {
-                        assert!(error.to_string().contains("bfloat16 needs"), "{error}");
-                        continue;
+                // What is around cuBLASLt is the same on all devices.
+                for (way, products) in ways(&gpu, precision).into_iter().take(if ampere { 2 } else { 1 }) {
+                    let network = BareNetwork::load(&card, &weights, &gpu, products).unwrap();
+                    for file in &files[..if ampere && way == "own" { 2 } else { 1 }] {
+                        let reference = reference(file);
+                        let (shape, input) = &reference["input"];
+                        let found = network.logits([shape[2], shape[3]], input).unwrap();
+                        let (shape, expected) = &reference["logits"];
+                        assert_eq!(*shape, [1, found.classes, found.height, found.width]);
+                        let Difference { mean, p99, .. } = difference(&found.values, expected);
+                        let what = format!("{file}, {}, {precision:?}, {way}", gpu.properties().capability);
+                        println!("{what}: mean {mean:.5}, 99 % {p99:.4}");
+                        let allowed = allowed_of_tiny(precision);
+                        assert!(mean <= allowed[0] && p99 <= allowed[1], "{what}: {mean}, {p99}");
                     }
-                };
-                // The kernels are the same on all devices of a generation: the other size is for one of them.
-                let other_size = gpu.properties().capability == Capability { major: 8, minor: 0 };
-                for file in &files[..if other_size { 2 } else { 1 }] {
-                    let reference = reference(file);
-                    let (shape, input) = &reference["input"];
-                    let found = network.logits([shape[2], shape[3]], input).unwrap();
-                    let (shape, expected) = &reference["logits"];
-                    assert_eq!(*shape, [1, found.classes, found.height, found.width]);
-                    let Difference { mean, p99, .. } = difference(&found.values, expected);
-                    let what = format!("{file}, {}, {precision:?}", gpu.properties().capability);
-                    println!("{what}: mean {mean:.5}, 99 % {p99:.4}");
-                    let allowed = allowed_of_tiny(precision);
-                    assert!(mean <= allowed[0] && p99 <= allowed[1], "{what}: {mean}, {p99}");
                 }
             }
         }
     }
+}
+
+/// Frame after frame, queued singly and as one launch, in two slots.
+#[test]
+fn frames_by_cublaslt_are_those_of_our_own_kernels() {
+    let _alone = alone();
+    for family in 0..2 {
+        let card = Arc::new(small_card(family));
+        let weights = Weights::generated(&card, 7);
+        for gpu in gpus() {
+            let device = Device::Cuda(gpu.index() as u32);
+            let backend =
+                Backend { mode: Mode::Kernels, device, precision: Precision::F16, instructions: None };
+            let frames = |(_, products)| {
+                self_check(&card, &gpu, backend, &products).unwrap();
+                let network = Arc::new(Network::load(&card, &weights, &gpu, products).unwrap());
+                let before = stand_in::inside::multiplied();
+                let options = Options { keep_logits: true, ..SMALL };
+                let engine = CudaEngine::new(&card, network, backend, &options).unwrap();
+                let logits = |number: usize| {
+                    let mut output = Output::default();
+                    let frame = frame(PixelFormat::Rgb, 30 + number, 40);
+                    engine.submit(number % 2, Box::new(frame)).unwrap();
+                    engine.finish(number % 2, &mut output).unwrap();
+                    output.logits.unwrap().values
+                };
+                let logits: Vec<Vec<f32>> = (0..5).map(logits).collect();
+                (logits, stand_in::inside::multiplied() - before)
+            };
+            let [own, cublaslt]: [_; 2] =
+                ways(&gpu, Stored::F16).into_iter().map(frames).collect::<Vec<_>>().try_into().unwrap();
+            assert_eq!(own.1, 0);
+            // Singly, and as it was captured; from then on nobody asks cuBLASLt.
+            assert!(cublaslt.1 > 0 && cublaslt.1 % 2 == 0, "{} products", cublaslt.1);
+            for (own, cublaslt) in own.0.iter().zip(&cublaslt.0) {
+                let Difference { mean, p99, .. } = difference(cublaslt, own);
+                assert!(mean <= 0.004 && p99 <= 0.016, "family {family}: {mean}, {p99}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_says_whether_cublaslt_multiplies_is_read_with_care() {
+    for (value, wanted) in [(None, false), (Some(""), false), (Some("0"), false), (Some("1"), true)] {
+        assert_eq!(wants_cublaslt(value.map(OsStr::new)).unwrap(), wanted, "{value:?}");
+    }
+    let error = wants_cublaslt(Some(OsStr::new("yes"))).unwrap_err();
+    assert!(error.to_string().contains("SAPIENS_CUBLASLT=yes: expected 0"), "{error}");
 }
 
 /// A frame of a format with padding between rows, from a picture that all formats make alike.

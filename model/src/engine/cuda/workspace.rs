@@ -1,5 +1,6 @@
 //! All memory of one frame's forward pass on the device, made once per input size.
 
+use sapiens_kernels::cuda::cublaslt::Room;
 use sapiens_kernels::cuda::product::MomentBlocks;
 use sapiens_kernels::cuda::{Buffer, Plain, SliceMut, Stream};
 use sapiens_kernels::reference::position_embedding;
@@ -31,6 +32,8 @@ pub(super) struct Workspace {
     pub pos_embed: Buffer<f32>,
     /// Sines and cosines of this grid, each `[patches, head_dim / 2]`, where there are any.
     pub rotary: Option<[Buffer<f32>; 2]>,
+    /// What products need beside their operands.
+    pub room: Option<Room>,
 }
 
 impl Workspace {
@@ -69,6 +72,7 @@ impl Workspace {
             logits: Buffer::new(gpu, pixels * logits_stride(sizes))?,
             pos_embed,
             rotary,
+            room: network.room(tokens)?,
             moment_blocks,
         })
     }

@@ -15,9 +15,14 @@ const CAPABILITIES: &str = "7.5,8.0,8.6";
 /// # Panics
 /// If it isn't there.
 pub fn library() -> PathBuf {
+    built("sapiens-stand-in")
+}
+
+/// The library of a package that was built with this test.
+fn built(package: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    let library = test.with_file_name("libsapiens_stand_in.so");
-    assert!(library.exists(), "{} is not there: cargo build -p sapiens-stand-in", library.display());
+    let library = test.with_file_name(format!("lib{}.so", package.replace('-', "_")));
+    assert!(library.exists(), "{} is not there: cargo build -p {package}", library.display());
     library
 }
 
@@ -40,8 +45,6 @@ pub fn wants_card() -> bool {
 /// If it isn't there or can't be opened.
 #[cfg(target_os = "linux")]
 pub fn open() {
-    use std::ffi::CString;
-    use std::os::unix::ffi::OsStrExt;
     use std::sync::Once;
 
     static OPENED: Once = Once::new();
@@ -49,15 +52,33 @@ pub fn open() {
         if wants_card() {
             return;
         }
-        let library = library();
-        let path = CString::new(library.as_os_str().as_bytes()).unwrap_or_default();
-        // SAFETY: all tests come here first, and nobody reads the environment meanwhile. The library is ours.
-        let handle = unsafe {
-            if std::env::var_os("SAPIENS_STAND_IN_CAPABILITY").is_none() {
-                std::env::set_var("SAPIENS_STAND_IN_CAPABILITY", CAPABILITIES);
-            }
-            libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
-        };
-        assert!(!handle.is_null(), "{} can't be opened", library.display());
+        if std::env::var_os("SAPIENS_STAND_IN_CAPABILITY").is_none() {
+            // SAFETY: all tests come here first, and nobody reads the environment meanwhile.
+            unsafe { std::env::set_var("SAPIENS_STAND_IN_CAPABILITY", CAPABILITIES) };
+        }
+        open_library(&library());
     });
+}
+
+/// Opens the stand-in for cuBLASLt, so that whoever looks for that from now on finds it; does nothing where tests are to run on a
+/// card.
+///
+/// # Panics
+/// If it isn't there or can't be opened.
+#[cfg(target_os = "linux")]
+pub fn open_cublaslt() {
+    open();
+    if !wants_card() {
+        open_library(&built("sapiens-stand-in-cublaslt"));
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_library(library: &std::path::Path) {
+    use std::os::unix::ffi::OsStrExt;
+
+    let path = std::ffi::CString::new(library.as_os_str().as_bytes()).unwrap_or_default();
+    // SAFETY: the library is ours.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    assert!(!handle.is_null(), "{} can't be opened", library.display());
 }
