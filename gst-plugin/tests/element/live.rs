@@ -209,9 +209,12 @@ fn interval_infers_every_nth_live_frame() {
     element.set_property("interval", 5u32);
     let live = Live::start(element);
     live.wait(2000);
-    let (frames, inferred) = (stat(&live.element, "frames"), stat(&live.element, "inferred"));
+    // Both of one moment, in which the last frame that is due may be on its way.
+    let stats: gst::Structure = live.element.property("stats");
+    let [frames, inferred]: [u64; 2] = ["frames", "inferred"].map(|name| stats.get(name).unwrap());
     let gone = live.stop();
-    assert_eq!(inferred, frames.div_ceil(5), "{frames} frames");
+    let due = frames.div_ceil(5);
+    assert!((due - 1..=due).contains(&inferred), "{inferred} of {frames} frames");
     for frame in gone.iter().skip(5) {
         let (labels, reused) = frame.labels.unwrap();
         assert_eq!(reused, labels != frame.pts, "{frame:?}");
