@@ -9,6 +9,7 @@ mod library;
 mod plan;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::library::{Functions, Opaque, call};
@@ -110,6 +111,10 @@ impl CublasLt {
         } else {
             then.destination(stream)
         };
+        let direct_bias = bias.filter(|_| is_direct);
+        // In 16 bits it is in the room, once it is there.
+        let bias_at =
+            direct_bias.map(|bias| if wide { bias.at(stream) } else { values.slice(..).at(stream) });
         let addresses = [linear.weights.at(stream), a.values.at(stream), to];
         let alignment = |address: u64| 1 << address.trailing_zeros().min(8);
         let problem = Problem {
@@ -119,27 +124,26 @@ impl CublasLt {
             strides: [a.stride as u64, stride as u64],
             wide,
             add,
-            bias: is_direct && bias.is_some(),
+            bias: bias_at.map(alignment),
             alignments: addresses.map(alignment),
         };
         // Held until the product is queued: a plan knows one bias at a time.
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry(problem) {
-            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(unknown) => {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
                 let _entered = self.gpu.enter()?;
-                let found =
-                    Plan::find(self.functions, self.handle, self.precision, problem, workspace.len())?;
+                let (functions, room) = (self.functions, workspace.len());
+                let found = Plan::find(functions, self.handle, self.precision, problem, bias_at, room)?;
                 unknown.insert(found)
             }
         };
         let Some(plan) = plan else { return Ok(Some(then)) };
-        if let (true, Some(bias)) = (is_direct, bias) {
-            plan.set_bias(if wide {
-                bias.at(stream)
-            } else {
-                self.narrow(stream, bias.part(..columns), values)?
-            })?;
+        if let (Some(bias), Some(at)) = (direct_bias, bias_at) {
+            if !wide {
+                self.narrow(stream, bias.part(..columns), values)?;
+            }
+            plan.set_bias(at)?;
         }
         {
             let _entered = self.gpu.enter()?;
@@ -174,19 +178,13 @@ impl CublasLt {
     }
 
     /// A bias as the results of 16 bits have it, in `room`.
-    fn narrow(
-        &self,
-        stream: &Stream,
-        bias: Slice<'_, f32>,
-        room: &mut Buffer<u16>,
-    ) -> Result<u64, CudaError> {
+    fn narrow(&self, stream: &Stream, bias: Slice<'_, f32>, room: &mut Buffer<u16>) -> Result<(), CudaError> {
         let columns = bias.len();
         assert!(room.len() >= columns, "product: room for {} values beside it", room.len());
         let sizes = [1, 1, 1, columns];
         let gather = Gather { first: 0, sizes, limits: sizes, strides: [0, 0, 0, 1] };
         let source = Source { format: Format::F32, bytes: bias.bytes() };
-        self.pack.run(stream, source, &gather, Packed::Stored(room.slice_mut(..columns)))?;
-        Ok(room.slice(..).at(stream))
+        self.pack.run(stream, source, &gather, Packed::Stored(room.slice_mut(..columns)))
     }
 }
 

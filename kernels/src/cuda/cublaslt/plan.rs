@@ -27,8 +27,8 @@ pub struct Problem {
     pub wide: bool,
     /// Whether they are added to what is there.
     pub add: bool,
-    /// Whether there is a bias, of the results' type.
-    pub bias: bool,
+    /// What the address of a bias, of the results' type, is a multiple of, where there is one.
+    pub bias: Option<u32>,
     /// What the addresses of weights, of what they are multiplied with and of results are multiples of.
     pub alignments: [u32; 3],
 }
@@ -129,8 +129,8 @@ impl Preference {
 }
 
 impl Plan {
-    /// The algorithm that the library thinks is the fastest for a problem, with at most so many bytes of workspace; none where it
-    /// has none.
+    /// The algorithm that the library thinks is the fastest for a problem, with at most so many bytes of workspace and a bias at this
+    /// address, if there is one; none where it has none.
     ///
     /// Matrices of the library are rows of columns: ours, which lie row by row, are their own transposes there. So the results' rows
     /// there are our columns, and the weights come first.
@@ -142,9 +142,10 @@ impl Plan {
         handle: Opaque,
         precision: Precision,
         problem: Problem,
+        bias_at: Option<u64>,
         workspace: usize,
     ) -> Result<Option<Self>, CudaError> {
-        let Problem { rows, columns, depth, strides, wide, add: _, bias, alignments } = problem;
+        let Problem { rows, columns, depth, strides, wide, add: _, bias: _, alignments } = problem;
         let stored = match precision {
             Precision::F16 | Precision::F16Promoted => cudaDataType_t::CUDA_R_16F,
             Precision::Bf16 => cudaDataType_t::CUDA_R_16BF,
@@ -153,9 +154,11 @@ impl Plan {
         let operation = Operation::new(functions)?;
         operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, OP_T)?;
         operation.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, OP_N)?;
-        if bias {
+        if let Some(address) = bias_at {
             let epilogue = cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as u32;
             operation.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue)?;
+            // Before the algorithm is asked for, which may depend on how it is aligned.
+            operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, address)?;
         }
         let layouts = [
             Layout::new(functions, stored, [depth, columns, depth])?,
