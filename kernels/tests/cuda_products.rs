@@ -258,7 +258,9 @@ pub(crate) fn products_by_cublaslt_agree_with_the_naive_ones() {
         let Some(products) = with_cublaslt(stream, precision) else { return };
         let what = format!("cuBLASLt, {}, {precision:?}", stream.gpu().properties().capability);
         // The stand-in has no algorithm for the depths of 8 and of 72, which the own kernel does then.
-        for size @ [.., depth] in [[1, 4, 8], [1, 4, 16], [33, 60, 64], [65, 132, 72], [130, 256, 128]] {
+        for size @ [.., depth] in
+            [[1, 4, 8], [1, 4, 16], [33, 60, 64], [65, 132, 72], [130, 256, 128], [8, 64, 4096]]
+        {
             let before = multiplied();
             check_product(stream, &products, &what, size);
             let expected = if depth % 16 == 0 { 7 } else { 0 };

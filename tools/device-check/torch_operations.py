@@ -25,13 +25,14 @@ def random(*shape, dtype):
 
 def product(dtype, rows, columns, depth, then):
     x, weight, bias = random(rows, depth, dtype=dtype), random(columns, depth, dtype=dtype), random(columns, dtype=dtype)
-    residual = random(rows, columns, dtype=dtype)
+    residual, scale = random(rows, columns, dtype=dtype), random(columns, dtype=dtype)
     after = {
         "Store": lambda y: y,
         "StoreF32": lambda y: y.float(),
         "Gelu": F.gelu,
         "SwiGlu": lambda y: F.silu(y[..., : columns // 2]) * y[..., columns // 2 :],
         "Add": lambda y: residual + y,
+        "AddScaled": lambda y: residual + scale * y,
         # Its InstanceNorm is timed on its own.
         "Moments": lambda y: y,
     }[then]
@@ -105,7 +106,8 @@ def milliseconds(function):
 
 
 def fuses(kind, sizes):
-    return kind in ("Rotary", "Norm", "InstanceNorm") or sizes.get("then") in ("StoreF32", "Gelu", "SwiGlu", "Add")
+    after = ("StoreF32", "Gelu", "SwiGlu", "Add", "AddScaled")
+    return kind in ("Rotary", "Norm", "InstanceNorm") or sizes.get("then") in after
 
 
 @functools.cache

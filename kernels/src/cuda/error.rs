@@ -63,7 +63,7 @@ pub enum CudaError {
     },
     /// The version of cuBLASLt isn't one for the kernels, or not for the driver.
     CublasLtVersion {
-        /// What it says: 10000 * major + 100 * minor, or 1000 * major before 12.
+        /// What it says: 10000 * major + 100 * minor, or 1000 * major in old versions.
         found: usize,
         /// The driver's CUDA.
         driver: i32,

@@ -74,6 +74,8 @@ pub enum Then {
     Gelu,
     SwiGlu,
     Add,
+    /// With a LayerScale.
+    AddScaled,
     Moments,
 }
 
@@ -101,7 +103,7 @@ impl Operation {
                     Then::Store | Then::Gelu | Then::Moments => 2 * rows * columns,
                     Then::StoreF32 => 4 * rows * columns,
                     Then::SwiGlu => rows * columns,
-                    Then::Add => 8 * rows * columns,
+                    Then::Add | Then::AddScaled => 8 * rows * columns,
                 };
                 2 * (rows + columns) * depth + out
             }
@@ -212,7 +214,7 @@ pub fn sapiens2_0_4b() -> Network {
         step("rotary, grouped", half, rotary(8)),
         step("attention", full, attention(16)),
         step("attention, grouped", half, attention(8)),
-        step("proj", layers, product(tokens, dim, dim, Then::Add)),
+        step("proj", layers, product(tokens, dim, dim, Then::AddScaled)),
         step("w12, SwiGLU", layers, product(tokens, 8 * dim, dim, Then::SwiGlu)),
         step("w3", layers, product(tokens, dim, 4 * dim, Then::Add)),
         step("deconv 1", 1, deconv(64, 48, dim, 512)),

@@ -117,11 +117,15 @@ impl Kernels {
         let linear = Linear { weights: weights.slice(..), bias, columns };
         let mut moments = Buffer::new(gpu, self.products.moments(rows, columns).len())?;
         let mut room = self.products.cublaslt().map(|cublaslt| cublaslt.room(rows * columns)).transpose()?;
-        if matches!(then, Then::Add | Then::StoreF32) {
-            let mut out = Buffer::new(gpu, rows * columns)?;
+        if matches!(then, Then::Add | Then::AddScaled | Then::StoreF32) {
+            let (mut out, scale) = (Buffer::new(gpu, rows * columns)?, ones(stream, columns)?);
             return self.measure(stream, || {
                 let out = Out { values: out.slice_mut(..), stride: columns };
-                let then = if then == Then::Add { After::Add(out, None) } else { After::StoreF32(out) };
+                let then = match then {
+                    Then::Add => After::Add(out, None),
+                    Then::AddScaled => After::Add(out, Some(scale.slice(..))),
+                    _ => After::StoreF32(out),
+                };
                 self.products.product(stream, a, linear, then, room.as_mut())
             });
         }
@@ -133,7 +137,7 @@ impl Kernels {
                 Then::Gelu => After::Gelu(out),
                 Then::SwiGlu => After::SwiGlu(out),
                 Then::Moments => After::Moments(out, moments.slice_mut(..)),
-                Then::Store | Then::StoreF32 | Then::Add => After::Store(out),
+                _ => After::Store(out),
             };
             self.products.product(stream, a, linear, then, room.as_mut())
         })

@@ -96,11 +96,11 @@ impl Functions {
     /// [`CudaError::NoCublasLt`], [`CudaError::CublasLtVersion`], or that a function is missing.
     pub fn find(major: i32) -> Result<&'static Self, CudaError> {
         static FOUND: OnceLock<Result<Functions, CudaError>> = OnceLock::new();
-        FOUND.get_or_init(|| Self::first_find(major)).as_ref().map_err(Clone::clone)
+        let names = if major < 13 { &NAMES[1..] } else { &NAMES };
+        FOUND.get_or_init(|| Self::open(names, major)).as_ref().map_err(Clone::clone)
     }
 
-    fn first_find(major: i32) -> Result<Self, CudaError> {
-        let names = if major < 13 { &NAMES[1..] } else { &NAMES };
+    fn open(names: &[&str], major: i32) -> Result<Self, CudaError> {
         // SAFETY: the initialisers of NVIDIA's library are as trusted as its driver.
         let library = names.iter().find_map(|name| unsafe { Library::new(*name) }.ok());
         let library = library.ok_or_else(|| CudaError::NoCublasLt { names: names.join(", ") })?;
@@ -108,7 +108,7 @@ impl Functions {
         let functions = Self::look_up(Box::leak(Box::new(library)))?;
         // SAFETY: it can be called at any time.
         let found = unsafe { (functions.cublasLtGetVersion)() };
-        // Before 12 the version was 1000 * major.
+        // In old versions it is 1000 * major.
         if found < NEEDED || found / 10_000 > major as usize {
             return Err(CudaError::CublasLtVersion { found, driver: major });
         }
@@ -139,3 +139,29 @@ macro_rules! call {
     };
 }
 pub(super) use call;
+
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_or_of_another_version_is_named() {
+        let error = Functions::open(&["libsapiens-none.so", "libsapiens-none.so.2"], 12).unwrap_err();
+        let expected =
+            "no cuBLASLt: none of libsapiens-none.so, libsapiens-none.so.2 is there or can be loaded";
+        assert_eq!(error.to_string(), expected);
+        // A library, but another one.
+        let error = Functions::open(&["libc.so.6"], 12).unwrap_err();
+        let expected = "cuBLASLt, on the GPU, failed at cublasLtGetVersion: it isn't in the library";
+        assert_eq!(error.to_string(), expected);
+        if sapiens_stand_in_loader::wants_card() {
+            return;
+        }
+        sapiens_stand_in_loader::open_cublaslt();
+        Functions::open(&["libcublasLt.so.12"], 12).unwrap();
+        let error = Functions::open(&["libcublasLt.so.12"], 11).unwrap_err();
+        assert_eq!(error, CudaError::CublasLtVersion { found: 120_400, driver: 11 });
+        assert!(error.to_string().contains("cuBLASLt's version is 120400: one of CUDA 12 to 11"), "{error}");
+    }
+}

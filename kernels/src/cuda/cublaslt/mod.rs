@@ -129,7 +129,7 @@ impl CublasLt {
         };
         // Held until the product is queued: a plan knows one bias at a time.
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = match plans.entry(problem) {
+        let known = match plans.entry(problem) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
                 let _entered = self.gpu.enter()?;
@@ -138,18 +138,22 @@ impl CublasLt {
                 unknown.insert(found)
             }
         };
-        let Some(plan) = plan else { return Ok(Some(then)) };
+        let Some(plan) = known else { return Ok(Some(then)) };
         if let (Some(bias), Some(at)) = (direct_bias, bias_at) {
             if !wide {
                 self.narrow(stream, bias.part(..columns), values)?;
             }
             plan.set_bias(at)?;
         }
-        {
+        let is_queued = {
             let _entered = self.gpu.enter()?;
             let workspace = (workspace.slice(..).at(stream), workspace.len());
             // SAFETY: the addresses are those of the problem, whose sizes the caller has checked.
-            unsafe { plan.run(self.handle, addresses, add, workspace, stream.raw.cast())? };
+            unsafe { plan.run(self.handle, addresses, add, workspace, stream.raw.cast())? }
+        };
+        if !is_queued {
+            *known = None;
+            return Ok(Some(then));
         }
         drop(plans);
         let raw = || values.slice(..rows * columns);

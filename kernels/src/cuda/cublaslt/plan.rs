@@ -2,14 +2,14 @@
 
 use cudarc::cublaslt::sys::{
     cublasComputeType_t, cublasLtEpilogue_t, cublasLtMatmulDescAttributes_t as Attribute,
-    cublasLtMatmulPreferenceAttributes_t as Preferred, cudaDataType_t,
+    cublasLtMatmulPreferenceAttributes_t as Preferred, cublasLtReductionScheme_t, cudaDataType_t,
 };
 
 use super::library::{Algorithm, Found, Functions, Opaque, call};
 use crate::cuda::{CudaError, Precision};
 
-/// `CUBLAS_STATUS_NOT_SUPPORTED`: there is no algorithm for a problem.
-const NOT_SUPPORTED: u32 = 15;
+/// `CUBLAS_STATUS_ARCH_MISMATCH` and `CUBLAS_STATUS_NOT_SUPPORTED`: there is nothing for the card, or for a problem.
+const NO_ALGORITHM: [u32; 2] = [8, 15];
 
 /// `cublasOperation_t`: a matrix as it is, or transposed.
 const OP_N: u32 = 0;
@@ -167,6 +167,9 @@ impl Plan {
         ];
         let preference = Preference::new(functions)?;
         preference.set(Preferred::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace as u64)?;
+        // Where the depth is divided, its parts are float32 too: not of the results' type.
+        let reduction = cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
+        preference.set(Preferred::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction)?;
         let [a, b, d] = alignments;
         for (attribute, bytes) in [
             (Preferred::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a),
@@ -193,7 +196,7 @@ impl Plan {
                 &mut count,
             )
         };
-        if status == NOT_SUPPORTED {
+        if NO_ALGORITHM.contains(&status) {
             return Ok(None);
         }
         functions.check("cublasLtMatmulAlgoGetHeuristic", status)?;
@@ -209,7 +212,7 @@ impl Plan {
         self.operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, address)
     }
 
-    /// Queues it: weights, what they are multiplied with, and results.
+    /// Queues it: weights, what they are multiplied with, and results. False where the library finds that it can't after all.
     ///
     /// # Safety
     /// The addresses are those of the problem, the stream's context is current, and the workspace is as large as it was said to be when the plan was
@@ -221,33 +224,34 @@ impl Plan {
         add: bool,
         (workspace, bytes): (u64, usize),
         stream: Opaque,
-    ) -> Result<(), CudaError> {
+    ) -> Result<bool, CudaError> {
         let (alpha, beta) = (1.0, if add { 1.0 } else { 0.0 });
         let [a_layout, b_layout, d_layout] =
             [&self.layouts[0], &self.layouts[1], &self.layouts[2]].map(|layout| layout.1);
         // SAFETY: the caller's promise; scales are read before the function returns.
-        unsafe {
-            call!(
-                self.functions,
-                cublasLtMatmul(
-                    handle,
-                    self.operation.1,
-                    &alpha,
-                    a,
-                    a_layout,
-                    b,
-                    b_layout,
-                    &beta,
-                    d,
-                    d_layout,
-                    d,
-                    d_layout,
-                    &self.algorithm,
-                    workspace,
-                    bytes,
-                    stream
-                )
+        let status = unsafe {
+            (self.functions.cublasLtMatmul)(
+                handle,
+                self.operation.1,
+                &alpha,
+                a,
+                a_layout,
+                b,
+                b_layout,
+                &beta,
+                d,
+                d_layout,
+                d,
+                d_layout,
+                &self.algorithm,
+                workspace,
+                bytes,
+                stream,
             )
+        };
+        if NO_ALGORITHM.contains(&status) {
+            return Ok(false);
         }
+        self.functions.check("cublasLtMatmul", status).map(|()| true)
     }
 }

@@ -90,7 +90,7 @@ impl Pass {
         self.network.forward(stream, &mut self.workspace, &mut |stage, _| marks.end(stage, stream))
     }
 
-    /// Kernels and copies that [`Pass::run`] queues; 0 before the first time.
+    /// Kernels and copies that [`Pass::run`] queues, products by cuBLASLt with what follows them as one; 0 before the first time.
     pub fn launches(&self) -> usize {
         self.launches
     }

@@ -25,6 +25,9 @@ const FRAME: [usize; 2] = [45, 37];
 /// Logits of generated weights are around 1: in bfloat16 they differ by some hundredths, and by more than this where something is wrong.
 const ALLOWED: f32 = 0.1;
 
+/// How the way is called in which cuBLASLt multiplies.
+const CUBLASLT_WAY: &str = "cuBLASLt";
+
 /// What was found to be right in this process: device, precision, family and head dim, and whether cuBLASLt multiplies.
 type Known = (usize, Stored, Family, usize, bool);
 
@@ -71,7 +74,7 @@ pub(super) fn self_check(
         ways.push((format!("tile {rows} x {columns}"), Products::new(gpu, stored)?.limited_to(tile)));
     }
     if with_cublaslt {
-        ways.push(("cuBLASLt".to_owned(), Products::new(gpu, stored)?.with_cublaslt(gpu)?));
+        ways.push((CUBLASLT_WAY.to_owned(), Products::new(gpu, stored)?.with_cublaslt(gpu)?));
     }
     for (way, products) in ways {
         let network = Network::load(&small, &weights, gpu, products)?;
@@ -82,10 +85,11 @@ pub(super) fn self_check(
         log::debug!("self-check of {}, {way}: logits differ by {difference}", backend.device);
         if difference.is_nan() || difference > ALLOWED {
             let (device, name) = (backend.device, &gpu.properties().name);
+            let instead = if way == CUBLASLT_WAY { "do without SAPIENS_CUBLASLT" } else { "use device=cpu" };
             return Err(SegmentError::new(
                 ErrorKind::BackendUnavailable,
                 format!(
-                    "{device} ({name}) fails its self-check ({way}): logits of a small network differ from the processor's by {difference}, expected at most {ALLOWED}; please report this with what `make device-check` says, and use device=cpu"
+                    "{device} ({name}) fails its self-check ({way}): logits of a small network differ from the processor's by {difference}, expected at most {ALLOWED}; please report this with what `make device-check` says, and {instead}"
                 ),
             ));
         }

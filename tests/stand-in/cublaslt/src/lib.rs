@@ -38,6 +38,11 @@ pub struct Found {
     reserved: [c_int; 4],
 }
 
+/// What an address is a multiple of, up to 256.
+fn alignment_of(address: u64) -> u64 {
+    1 << address.trailing_zeros().min(8)
+}
+
 /// Bytes of workspace that an algorithm wants where it may have so many.
 const WORKSPACE: usize = 4096;
 
@@ -188,7 +193,9 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     // SAFETY: all are the caller's and live.
     let (operation, layouts, preference) = unsafe { (*operation, [*a, *b, *c, *d], *preference) };
     let Some(problem) = Problem::new(operation, layouts) else { return INVALID_VALUE };
-    if asked < 1 {
+    // Parts are summed in float32 (2) only; how a bias is aligned decides as the rest does.
+    let bias_is_known = operation.epilogue != Epilogue::Bias || operation.bias != 0;
+    if asked < 1 || preference.reductions & !2 != 0 || !bias_is_known {
         return INVALID_VALUE;
     }
     if !problem.depth.is_multiple_of(16) {
@@ -201,6 +208,7 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     for (to, alignment) in algorithm.0[2..6].iter_mut().zip(preference.alignments) {
         *to = u64::from(alignment);
     }
+    algorithm.0[6] = alignment_of(operation.bias);
     // SAFETY: the caller's, at least one.
     unsafe {
         found.write(Found { algorithm, workspace, state: SUCCESS, waves: 1.0, reserved: [0; 4] });
@@ -239,7 +247,8 @@ unsafe extern "C" fn cublasLtMatmul(
     let needed = algorithm.0[1] as usize;
     let room = workspace_bytes >= needed
         && (needed == 0 || !workspace.is_null() && workspace.addr().is_multiple_of(16));
-    let biased = operation.epilogue != Epilogue::Bias || operation.bias != 0;
+    let biased = operation.epilogue != Epilogue::Bias
+        || operation.bias != 0 && alignment_of(operation.bias) >= algorithm.0[6];
     if problem.hash() != algorithm.0[0] || !aligned || !room || !biased || addresses.contains(&0) {
         return INVALID_VALUE;
     }

@@ -87,19 +87,22 @@ pub struct Preference {
     pub workspace: u64,
     /// Of A, B, C and D.
     pub alignments: [u32; 4],
+    /// How parts of a divided depth may be summed: bits.
+    pub reductions: u32,
 }
 
 impl Default for Preference {
     fn default() -> Self {
-        Self { workspace: 0, alignments: [256; 4] }
+        Self { workspace: 0, alignments: [256; 4], reductions: 7 }
     }
 }
 
 impl Preference {
-    /// MAX_WORKSPACE_BYTES, and MIN_ALIGNMENT_A_BYTES to that of D.
+    /// MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK, and MIN_ALIGNMENT_A_BYTES to that of D.
     pub fn set(&mut self, attribute: u32, bytes: &[u8]) -> Option<()> {
         match attribute {
             1 => self.workspace = long(bytes)?,
+            3 => self.reductions = number(bytes)?,
             5..=8 => {
                 let alignment = number(bytes).filter(|bytes| bytes.is_power_of_two())?;
                 self.alignments[attribute as usize - 5] = alignment;
