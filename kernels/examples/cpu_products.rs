@@ -69,6 +69,7 @@ impl Bench<'_> {
         self.deconv::<E>(kind, "demo deconv 1", [16, 12], 192, 96);
         self.deconv::<E>(kind, "demo deconv 2", [32, 24], 96, 64);
         self.deconv::<E>(kind, "demo deconv 4", [128, 96], 32, 24);
+        self.conv1x1::<E>(kind, "demo conv 1x1", [320 * 240, 24]);
     }
 
     fn linear<E: Element>(

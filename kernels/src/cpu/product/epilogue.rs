@@ -1,6 +1,7 @@
 //! What happens to a tile of sums on its way out, while it is in the first-level cache.
 //!
-//! One loop for all of them: a tile has seen hundreds of multiplications per value, beside which choosing costs nothing.
+//! One loop for most of them: a tile has seen hundreds of multiplications per value, beside which choosing costs nothing. Moments
+//! have a loop of their own, in which their sums stay in registers: they come behind the head's products, which are the smallest.
 
 use super::Moments;
 use crate::cpu::simd::{self, MAX_LANES, Simd, Task, math, with_simd};
@@ -119,26 +120,16 @@ impl<S: Simd, O: Element> Task for Vectorized<'_, S, O> {
                 SharedThen::ScaleAdd(gamma) => part(simd, Some(gamma), column, count),
                 _ => simd.splat(1.0),
             };
-            let mut moments = [simd.splat(0.0); 2];
-            for (r, row) in rows.iter().enumerate() {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    let out = row.add(column);
-                    let v = simd.add(simd.load(sums.add((2 * r + half) * lanes)), bias);
-                    let v = match then {
-                        SharedThen::Store | SharedThen::SwiGlu => v,
-                        SharedThen::Gelu => math::gelu(simd, v),
-                        SharedThen::Add => simd.add(simd::load(simd, out, count), v),
-                        SharedThen::ScaleAdd(_) => simd.mul_add(v, gamma, simd::load(simd, out, count)),
-                        SharedThen::Moments(_) => {
-                            moments = [simd.add(moments[0], v), simd.mul_add(v, v, moments[1])];
-                            v
-                        }
-                    };
-                    simd::store(simd, out, v, count);
-                }
-            }
             if let SharedThen::Moments(partials) = then {
+                let mut moments = [simd.splat(0.0); 2];
+                for (r, row) in rows.iter().enumerate() {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        let v = simd.add(simd.load(sums.add((2 * r + half) * lanes)), bias);
+                        moments = [simd.add(moments[0], v), simd.mul_add(v, v, moments[1])];
+                        simd::store(simd, row.add(column), v, count);
+                    }
+                }
                 for (i, moments) in moments.into_iter().enumerate() {
                     let mut sums = [0.0f32; MAX_LANES];
                     // SAFETY: there is room for every level's lanes; the moments of these columns are this tile's to write.
@@ -149,6 +140,21 @@ impl<S: Simd, O: Element> Task for Vectorized<'_, S, O> {
                             *partials.add(l) += f64::from(sum);
                         }
                     }
+                }
+                continue;
+            }
+            for (r, row) in rows.iter().enumerate() {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let out = row.add(column);
+                    let v = simd.add(simd.load(sums.add((2 * r + half) * lanes)), bias);
+                    let v = match then {
+                        SharedThen::Store | SharedThen::SwiGlu | SharedThen::Moments(_) => v,
+                        SharedThen::Gelu => math::gelu(simd, v),
+                        SharedThen::Add => simd.add(simd::load(simd, out, count), v),
+                        SharedThen::ScaleAdd(_) => simd.mul_add(v, gamma, simd::load(simd, out, count)),
+                    };
+                    simd::store(simd, out, v, count);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Rows into the order that the innermost loop reads them in, in units of 32 bits: `[k][rows]`, or `[k / depth][rows][depth]`.
 
+use std::mem::MaybeUninit;
+
 use half::bf16;
 
 use crate::cpu::simd::{self, Simd, Task, with_simd};
@@ -123,23 +125,23 @@ impl<S: Simd, E: Element> Task for Interleave<'_, S, E> {
             unsafe { simd.interleave(&units[..rows.len()], convert.units(len), to, row_stride) };
             return;
         }
-        let mut buffer = [[0u32; CHUNK]; ROWS];
+        // Not zeroed: a head with few channels fills a small part of it, thousands of times in a frame.
+        let mut buffer = [const { MaybeUninit::<[u32; CHUNK]>::uninit() }; ROWS];
+        let mut lines = [std::ptr::null_mut(); ROWS];
+        for (line, buffer) in lines.iter_mut().zip(&mut buffer) {
+            *line = buffer.as_mut_ptr().cast::<u32>();
+        }
+        let lines = &lines[..rows.len()];
+        let mut units = [std::ptr::null(); ROWS];
+        for (units, &line) in units.iter_mut().zip(lines) {
+            *units = line.cast_const();
+        }
         for begin in (0..len).step_by(CHUNK) {
             let count = CHUNK.min(len - begin);
-            let mut units = [std::ptr::null(); ROWS];
-            for ((buffer, row), units) in buffer.iter_mut().zip(rows).zip(&mut units) {
-                *units = buffer.as_ptr();
-                // SAFETY: the row has `count` values from `begin` on, and the buffer has room for them.
-                unsafe {
-                    if row.is_null() {
-                        buffer[..convert.units(count)].fill(0);
-                    } else {
-                        fetch(simd, convert, on_load, row.add(begin), begin, count, buffer.as_mut_ptr());
-                    }
-                }
-            }
-            // SAFETY: `to` has room for every chunk; chunks are an even number of values.
+            // SAFETY: rows have `count` values from `begin` on, and each line has room for them. `to` has room for every chunk;
+            // chunks are an even number of values.
             unsafe {
+                fetch(simd, convert, on_load, rows, begin, count, lines);
                 let to = to.add(convert.units(begin) * row_stride);
                 simd.interleave(&units[..rows.len()], convert.units(count), to, row_stride);
             }
@@ -190,13 +192,10 @@ impl<S: Simd, E: Element> Task for SideBySide<'_, S, E> {
                     if row.is_null() || count < 2 * depth {
                         to.write_bytes(0, depth);
                     }
-                    if row.is_null() {
-                        continue;
-                    }
-                    if as_they_are {
+                    if as_they_are && !row.is_null() {
                         std::ptr::copy_nonoverlapping(row.add(begin), to.cast(), count);
                     } else {
-                        fetch(simd, Convert::Pairs, on_load, row.add(begin), begin, count, to);
+                        fetch(simd, Convert::Pairs, on_load, &[row], begin, count, &[to]);
                     }
                 }
             }
@@ -204,43 +203,60 @@ impl<S: Simd, E: Element> Task for SideBySide<'_, S, E> {
     }
 }
 
-/// Converts values, of channels from `channel` on.
+/// Converts `count` values of each row, of channels from `channel` on. Null rows are zeros.
 ///
 /// # Safety
-/// `count` values can be read, `convert.units(count)` units written.
+/// From each row that isn't null `count` values can be read from `channel` on, to each line `convert.units(count)` units written.
 #[inline(always)]
 unsafe fn fetch<S: Simd, E: Element>(
     simd: S,
     convert: Convert,
     on_load: OnLoad<'_>,
-    from: *const E,
+    rows: &[*const E],
     channel: usize,
     count: usize,
-    to: *mut u32,
+    lines: &[*mut u32],
 ) {
     for i in (0..count).step_by(S::LANES) {
         let part = S::LANES.min(count - i);
-        // SAFETY: the caller's promise; `part` values from `i` on are within it.
-        unsafe {
-            let mut v = simd::load(simd, from.add(i), part);
-            if let OnLoad::NormSilu { mean, inverse } = on_load {
-                let mean = simd::load(simd, mean[channel + i..][..part].as_ptr(), part);
-                let inverse = simd::load(simd, inverse[channel + i..][..part].as_ptr(), part);
-                v = simd::math::silu(simd, simd.mul(simd.sub(v, mean), inverse));
-            }
-            match convert {
-                Convert::Float32 => simd::store(simd, to.add(i).cast::<f32>(), v, part),
-                Convert::Rounded => simd::store(simd, to.add(i).cast::<f32>(), round(simd, v), part),
-                Convert::Pairs => simd::store(simd, to.cast::<bf16>().add(i), v, part),
+        // Before the rows: where channels are few, they are what takes the time.
+        let norm = match on_load {
+            OnLoad::Nothing => None,
+            // SAFETY: the slices have `part` values.
+            OnLoad::NormSilu { mean, inverse } => Some(
+                [mean, inverse]
+                    .map(|values| unsafe { simd::load(simd, values[channel + i..][..part].as_ptr(), part) }),
+            ),
+        };
+        for (&row, &line) in rows.iter().zip(lines) {
+            // SAFETY: the caller's promise; `part` values from `i` on are within it.
+            unsafe {
+                let v = match norm {
+                    _ if row.is_null() => simd.splat(0.0),
+                    None => simd::load(simd, row.add(channel + i), part),
+                    Some([mean, inverse]) => {
+                        let v = simd.sub(simd::load(simd, row.add(channel + i), part), mean);
+                        simd::math::silu(simd, simd.mul(v, inverse))
+                    }
+                };
+                match convert {
+                    Convert::Float32 => simd::store(simd, line.add(i).cast::<f32>(), v, part),
+                    Convert::Rounded => simd::store(simd, line.add(i).cast::<f32>(), round(simd, v), part),
+                    Convert::Pairs => simd::store(simd, line.cast::<bf16>().add(i), v, part),
+                }
             }
         }
     }
-    // SAFETY: the caller's promise: a unit, or half of one, more than `count` values where that is odd.
-    unsafe {
-        match convert {
-            Convert::Rounded if count % 2 == 1 => to.add(count).write(0),
-            Convert::Pairs if count % 2 == 1 => to.cast::<u16>().add(count).write(0),
-            _ => (),
+    if count % 2 == 1 {
+        for &line in lines {
+            // SAFETY: the caller's promise: a unit, or half of one, more than `count` values where that is odd.
+            unsafe {
+                match convert {
+                    Convert::Float32 => (),
+                    Convert::Rounded => line.add(count).write(0),
+                    Convert::Pairs => line.cast::<u16>().add(count).write(0),
+                }
+            }
         }
     }
 }
