@@ -11,7 +11,7 @@ fn every_built_in_card_reads() {
         assert_eq!(card.classes.len(), classes, "{variant}");
         assert_eq!(card.network.deconv_channels.len(), deconvs, "{variant}");
         let built_in = variant == Variant::Demo;
-        let size = if built_in { (256, 192) } else { (1024, 768) };
+        let size = if built_in { (320, 240) } else { (1024, 768) };
         assert_eq!((card.input.height, card.input.width), size, "{variant}");
         assert_eq!(card.weights.unwrap().license.acceptance_variable().is_none(), built_in, "{variant}");
     }

@@ -33,6 +33,9 @@ struct Arguments {
     /// Continue from the checkpoint in the folder; without a budget, until the old one is spent
     #[arg(long)]
     resume: bool,
+    /// Start from these weights, of an earlier training, instead of random ones
+    #[arg(long, conflicts_with = "resume")]
+    from: Option<PathBuf>,
     /// Of initial values and figures
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -71,8 +74,18 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Trainer::resume(&dims, normalisation, &path, budget, threads)?
     } else {
         let budget = budget.ok_or("give a budget: --minutes or --steps")?;
-        let recipe = Recipe { seed: arguments.seed, ..Recipe::default() };
-        Trainer::new(&dims, normalisation, recipe, budget, threads)?
+        let seed = arguments.seed;
+        match &arguments.from {
+            None => {
+                let recipe = Recipe { seed, ..Recipe::default() };
+                Trainer::new(&dims, normalisation, recipe, budget, threads)?
+            }
+            Some(path) => {
+                let recipe = Recipe { seed, ..Recipe::further() };
+                let weights = Weights::open(path, &card)?;
+                Trainer::new(&dims, normalisation, recipe, budget, threads)?.starting_from(&weights)?
+            }
+        }
     };
     let (height, width) = (card.input.height, card.input.width);
     let seed = trainer.position().recipe.seed;

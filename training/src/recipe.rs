@@ -61,6 +61,17 @@ impl Recipe {
     }
 }
 
+impl Recipe {
+    /// For weights that an earlier training left: they know bodies already, and large steps would undo that.
+    pub fn further() -> Self {
+        let stages = vec![
+            Stage { until: 0.35, height: 240, width: 176 },
+            Stage { until: 1.0, height: 320, width: 240 },
+        ];
+        Self { learning_rate: 2e-3, stages, ..Self::default() }
+    }
+}
+
 impl Default for Recipe {
     fn default() -> Self {
         Self {
@@ -76,7 +87,7 @@ impl Default for Recipe {
             stages: vec![
                 Stage { until: 0.5, height: 128, width: 96 },
                 Stage { until: 0.83, height: 192, width: 144 },
-                Stage { until: 1.0, height: 256, width: 192 },
+                Stage { until: 1.0, height: 320, width: 240 },
             ],
         }
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use sapiens_figures::CLASSES;
 use sapiens_figures::score::Score;
+use sapiens_model::{SegmentError, Weights};
 use sapiens_portable::Dims;
 use serde::Serialize;
 
@@ -135,6 +136,16 @@ impl Trainer {
         let gradient = GradientOfBatch::new(dims, &layout, normalisation, recipe.loss, recipe.part, threads)
             .map_err(io::Error::other)?;
         Ok(Self { recipe, budget, layout, gradient, state, trained: Duration::ZERO, threads })
+    }
+
+    /// The same, but from `weights`, an earlier training's result, instead of random ones.
+    ///
+    /// # Errors
+    /// If they are another network's.
+    pub fn starting_from(self, weights: &Weights) -> Result<Self, SegmentError> {
+        let tensors = self.layout.entries().iter().map(|entry| weights.tensor_f32(&entry.name));
+        let values = tensors.collect::<Result<Vec<_>, _>>()?.concat();
+        Ok(Self { state: State::new(values), ..self })
     }
 
     /// The training that wrote the checkpoint at `path`, until `budget` if given, else as it was going to.

@@ -10,6 +10,7 @@ use sapiens_training::checkpoint;
 use sapiens_training::data::Source;
 use sapiens_training::export::export;
 use sapiens_training::gradient::GradientOfBatch;
+use sapiens_training::optimizer::State;
 use sapiens_training::parameters::Layout;
 use sapiens_training::recipe::{self, Recipe, Stage};
 use sapiens_training::sample::Sample;
@@ -159,6 +160,10 @@ fn exported_weights_open_against_their_card() {
             values[entry.range.clone()].iter().map(|&x| bf16::from_f32(x).to_f32()).collect();
         assert_eq!(weights.tensor_f32(&entry.name).unwrap(), expected, "{}", entry.name);
     }
+    // And a training starts from them, as if from its own first step.
+    let trainer = trainer(8, 1).starting_from(&weights).unwrap();
+    let rounded: Vec<_> = values.iter().map(|&x| bf16::from_f32(x).to_f32()).collect();
+    assert_eq!(trainer.state(), &State::new(rounded));
 }
 
 #[test]
@@ -167,7 +172,9 @@ fn demo_model_fits_its_size() {
     let layout = Layout::new(&recipe::dims(&card).unwrap());
     assert!(2 * layout.count() < 6_000_000, "{} values in bfloat16", layout.count());
     let recipe = Recipe::default();
-    assert_eq!(recipe.size(1.0), [card.input.height, card.input.width]);
+    for recipe in [&recipe, &Recipe::further()] {
+        assert_eq!(recipe.size(1.0), [card.input.height, card.input.width]);
+    }
     let mirror = recipe::mirror(&card).unwrap();
     assert!((0..29).all(|class| mirror[usize::from(mirror[class])] == class as u8));
 }
