@@ -106,13 +106,13 @@ fn check(name: &str, results: &[(Backend, Score, f64)], mean_iou: f64, backgroun
 #[test]
 fn unseen_figures_are_labelled() {
     let results = compare((0..500).map(|index| picture(index, Kinds::Training, shape(index))));
-    check("kinds that training has", &results, 0.47, 0.945, 0.125);
+    check("kinds that training has", &results, 0.51, 0.955, 0.125);
 }
 
 #[test]
 fn held_out_kinds_are_labelled() {
     let results = compare((500..700).map(|index| picture(index, Kinds::HeldOut, shape(index))));
-    check("kinds held out of training", &results, 0.38, 0.88, 0.12);
+    check("kinds held out of training", &results, 0.43, 0.915, 0.12);
 }
 
 /// Labels of `pictures`, all of one size, that come out of the element where it is given `format`.
