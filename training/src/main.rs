@@ -33,7 +33,7 @@ struct Arguments {
     /// Continue from the checkpoint in the folder; without a budget, until the old one is spent
     #[arg(long)]
     resume: bool,
-    /// Start from these weights, of an earlier training, instead of random ones
+    /// Start from these weights, of an earlier training, instead of random ones; another --seed shows them other figures
     #[arg(long, conflicts_with = "resume")]
     from: Option<PathBuf>,
     /// Of initial values and figures

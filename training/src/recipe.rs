@@ -59,9 +59,7 @@ impl Recipe {
         let stage = stage.unwrap_or(&self.stages[self.stages.len() - 1]);
         [stage.height, stage.width]
     }
-}
 
-impl Recipe {
     /// For weights that an earlier training left: they know bodies already, and large steps would undo that.
     pub fn further() -> Self {
         let stages = vec![
